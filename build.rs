@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copyright 2026, The rpma developers
+
+//! Gives the shared library its SONAME and its symbol-version node.
+
+use std::env;
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=src/librpma.map");
+    let root = env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| String::from("."));
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,librpma.so.0");
+    // The script only declares the node; `.symver` directives in src/capi put the functions into it.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,--version-script={root}/src/librpma.map");
+    // Only lld accepts a named node beside rustc's own anonymous version script.
+    println!("cargo:rustc-cdylib-link-arg=-fuse-ld=lld");
+}
