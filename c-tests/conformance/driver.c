@@ -29,9 +29,10 @@
 #include "driver.h"
 
 #define TRACE_SIZE (8 << 20)
-#define CASE_SECONDS 10
+#define CASE_SECONDS 5
 
 static char *trace;
+static int verbose; /* tell messages and look-ups too */
 static volatile size_t *trace_used;
 
 /* failing allocations */
@@ -334,14 +335,15 @@ log_to_trace(enum rpma_log_level level, const char *file, const int line, const 
 	va_start(args, format);
 	int length = vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	/* what follows the bar is for the reader: it is not compared */
 	int newline = length > 0 && (size_t)length < sizeof(text) && text[length - 1] == '\n';
 	for (char *c = text; *c; c++)
 		if (*c == '\n')
 			*c = ' ';
-	script_say("    log %s %s%s%s | %s",
+	/* the wording is for the reader: it is not compared */
+	script_say("    log %s %s%s%s%s%s",
 			(unsigned)level < 6 ? names[level] : "?", function ? function : "NULL",
-			newline ? " newline" : "", file == NULL || line <= 0 ? " nowhere" : "", text);
+			newline ? " newline" : "", file == NULL || line <= 0 ? " nowhere" : "",
+			verbose ? " | " : "", verbose ? text : "");
 	errno = saved;
 }
 
@@ -425,6 +427,8 @@ main(int argc, char *argv[])
 		list();
 		return 0;
 	}
+	verbose = argc == 2 && strcmp(argv[1], "--verbose") == 0;
+	script_tell_look_ups(verbose);
 
 	trace = mmap(NULL, TRACE_SIZE + 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	trace_used = (volatile size_t *)(trace + TRACE_SIZE);

@@ -50,6 +50,9 @@ extern struct script_device script_device;
 void script_trace_to(char *buffer, size_t capacity, volatile size_t *used);
 void script_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int script_recording(void);
+/* Questions to the device that were answered change nothing: told only when asked for. */
+void script_tell_look_ups(int tell);
+int script_look_ups_told(void);
 /* Forgets all that was handed out, as if nothing had happened yet. */
 void script_forget(void);
 
