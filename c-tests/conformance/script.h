@@ -42,6 +42,7 @@ struct script_device {
 	int no_extended_ops;	/* the context has no extended operations at all */
 	int no_verbs;		/* address resolution binds the id to no device */
 	int empty_errno;	/* errno of a read from an empty event channel */
+	int cq_empty;		/* unrecorded polls find nothing */
 };
 
 extern struct script_device script_device;
