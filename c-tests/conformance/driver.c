@@ -58,39 +58,85 @@ allocation_fails(void)
 	return 0;
 }
 
+/*
+ * Memory the library took inside its calls and has not given back: an open-addressed set of
+ * addresses. Whatever is allocated elsewhere is not in it.
+ */
+#define HELD_SLOTS (1 << 14)
+static void *held[HELD_SLOTS];
+static int held_count;
+
+static void
+hold(void *address)
+{
+	if (!inside_call || address == NULL || held_count > HELD_SLOTS / 2)
+		return;
+	size_t slot = ((uintptr_t)address >> 4) % HELD_SLOTS;
+	while (held[slot] != NULL && held[slot] != UNTOUCHED)
+		slot = (slot + 1) % HELD_SLOTS;
+	held[slot] = address;
+	held_count++;
+}
+
+static void
+give_back(void *address)
+{
+	if (held_count == 0 || address == NULL)
+		return;
+	size_t slot = ((uintptr_t)address >> 4) % HELD_SLOTS;
+	for (; held[slot] != NULL; slot = (slot + 1) % HELD_SLOTS) {
+		if (held[slot] == address) {
+			held[slot] = UNTOUCHED; /* a grave: later slots must stay reachable */
+			held_count--;
+			return;
+		}
+	}
+}
+
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *old, size_t size);
 void *__libc_memalign(size_t alignment, size_t size);
+void __libc_free(void *address);
+
+static void *
+held_now(void *address)
+{
+	hold(address);
+	return address;
+}
 
 void *
 malloc(size_t size)
 {
-	return allocation_fails() ? NULL : __libc_malloc(size);
+	return allocation_fails() ? NULL : held_now(__libc_malloc(size));
 }
 
 void *
 calloc(size_t count, size_t size)
 {
-	return allocation_fails() ? NULL : __libc_calloc(count, size);
+	return allocation_fails() ? NULL : held_now(__libc_calloc(count, size));
 }
 
 void *
 realloc(void *old, size_t size)
 {
-	return allocation_fails() ? NULL : __libc_realloc(old, size);
+	if (allocation_fails())
+		return NULL;
+	give_back(old);
+	return held_now(__libc_realloc(old, size));
 }
 
 void *
 aligned_alloc(size_t alignment, size_t size)
 {
-	return allocation_fails() ? NULL : __libc_memalign(alignment, size);
+	return allocation_fails() ? NULL : held_now(__libc_memalign(alignment, size));
 }
 
 void *
 memalign(size_t alignment, size_t size)
 {
-	return allocation_fails() ? NULL : __libc_memalign(alignment, size);
+	return allocation_fails() ? NULL : held_now(__libc_memalign(alignment, size));
 }
 
 int
@@ -98,11 +144,18 @@ posix_memalign(void **out, size_t alignment, size_t size)
 {
 	if (allocation_fails())
 		return ENOMEM;
-	void *got = __libc_memalign(alignment, size);
+	void *got = held_now(__libc_memalign(alignment, size));
 	if (got == NULL)
 		return ENOMEM;
 	*out = got;
 	return 0;
+}
+
+void
+free(void *address)
+{
+	give_back(address);
+	__libc_free(address);
 }
 
 void *
@@ -110,7 +163,15 @@ mmap(void *address, size_t length, int protection, int flags, int fd, off_t offs
 {
 	if (allocation_fails())
 		return MAP_FAILED;
-	return (void *)syscall(SYS_mmap, address, length, protection, flags, fd, offset);
+	void *got = (void *)syscall(SYS_mmap, address, length, protection, flags, fd, offset);
+	return got == MAP_FAILED ? got : held_now(got);
+}
+
+int
+munmap(void *address, size_t length)
+{
+	give_back(address);
+	return (int)syscall(SYS_munmap, address, length);
 }
 
 /* system log: told instead of sent */
@@ -457,6 +518,8 @@ main(int argc, char *argv[])
 			if (run(line))
 				_exit(4);
 			script_say_live();
+			if (held_count)
+				script_say("    live memory: %d blocks", held_count);
 			_exit(0);
 		}
 		outcome(child, ended, sizeof(ended));
