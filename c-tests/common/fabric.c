@@ -27,6 +27,12 @@ device_of(const char *addr)
 	return ctx;
 }
 
+bool
+on_rxe(const char *addr)
+{
+	return strncmp(ibv_get_device_name(device_of(addr)->device), "rxe", 3) == 0;
+}
+
 struct rpma_peer *
 peer_on(const char *addr)
 {

@@ -27,6 +27,12 @@
 struct ibv_context *device_of(const char *addr);
 struct rpma_peer *peer_on(const char *addr);
 
+/*
+ * True on the kernel's soft-RoCE device, which reports some receiver's errors as others than the InfiniBand
+ * specification says; the tests hold every other device to the specification.
+ */
+bool on_rxe(const char *addr);
+
 /* Listens on the address at a port that is free; tests that run side by side get different ones. */
 struct rpma_ep *listen_on(struct rpma_peer *peer, const char *addr, char port[8]);
 
