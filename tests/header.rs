@@ -5,6 +5,8 @@
 //!
 //! `RPMA_UPDATE_HEADER=1 cargo test --test header` (or `make header`) writes it.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::path::Path;
 
