@@ -8,7 +8,7 @@
  */
 
 #ifndef LIBRPMA_H
-#define LIBRPMA_H
+#define LIBRPMA_H 1
 
 #include <stddef.h>
 #include <stdint.h>

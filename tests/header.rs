@@ -11,8 +11,10 @@ use std::fs;
 use std::path::Path;
 
 /// What cbindgen cannot say: it knows neither variadic functions nor typedefs of functions (users
-/// declare pointers to this one, so a typedef of a function pointer would not do).
-const REPLACED: [(&str, &str); 2] = [
+/// declare pointers to this one, so a typedef of a function pointer would not do). And the original's
+/// guard has a value, which programs may test.
+const REPLACED: [(&str, &str); 3] = [
+    ("#define LIBRPMA_H\n", "#define LIBRPMA_H 1\n"),
     (
         "struct Option_rpma_log_function;",
         "/**
