@@ -18,7 +18,8 @@ TIMEOUT ?= 1800
 CARGO ?= packaging/cargo
 DEPS ?= packaging/deps
 INSTALL ?= install
-PYTHON ?= python3
+# Most of the file is debugging information, that of Rust's own library for the greater part. Empty keeps it.
+STRIP ?= strip --strip-debug
 
 SONAME = librpma.so.0
 BUILT = target/release
@@ -56,10 +57,10 @@ check: check-deps lint check-rust check-abi check-c $(if $(EXAMPLES),check-examp
 check-deps:
 	@$(DEPS) check $(if $(EXAMPLES),examples)
 
-lint: ## formatting, lints, and whether the header is up to date
+lint: check-deps ## formatting and lints
 	CARGO=$(CARGO) packaging/lint
 
-check-rust: check-deps ## the Rust tests
+check-rust: check-deps ## the Rust tests; one of them tells whether the header is up to date
 	$(RUN) $(CARGO) test --locked
 
 check-abi: check-deps all ## symbols, header and installation
@@ -84,13 +85,14 @@ check-original: ## the C tests against the original library, in the guest: are t
 conformance: check-deps all ## every call against the original's, also when the provider fails
 	$(RUN) c-tests/conformance/run
 
-header: check-deps ## write include/librpma.h from the Rust sources
-	CARGO=$(CARGO) packaging/header >include/librpma.h.new
-	mv include/librpma.h.new include/librpma.h
+header: ## write include/librpma.h from the Rust sources
+	@$(DEPS) build
+	RPMA_UPDATE_HEADER=1 $(CARGO) test --quiet --locked --test header
 
 install: $(SO) ## install under PREFIX (/usr/local); LIBDIR, INCLUDEDIR and DESTDIR are honoured
 	$(INSTALL) -d $(to_lib) $(to_include) $(to_pkgconfig) $(to_cmake)
 	$(INSTALL) -m 644 $(SO) $(to_lib)/$(SONAME)
+	$(if $(STRIP),$(STRIP) $(to_lib)/$(SONAME))
 	ln -sfn $(SONAME) $(to_lib)/librpma.so
 	$(INSTALL) -m 644 include/librpma.h $(to_include)/librpma.h
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
