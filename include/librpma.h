@@ -741,7 +741,7 @@ int rpma_conn_cfg_get_compl_channel(const struct rpma_conn_cfg *cfg, bool *share
 
 /**
  * Sets the shared receive queue that the connection takes its receive requests from; NULL for
- * none. The queue is deleted after its connections.
+ * none. The queue has to be there when the connection is made, and is deleted after it.
  *
  * Returns 0; RPMA_E_INVAL if cfg is NULL.
  *

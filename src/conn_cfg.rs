@@ -4,11 +4,10 @@
 //! Configuration of a connection.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use crate::srq::SharedReceiveQueue;
-use crate::sys::alloc::Shared;
 
 /// How long to wait for an address or a route, unless configured otherwise.
 pub const DEFAULT_TIMEOUT_MS: c_int = 1000;
@@ -23,7 +22,8 @@ pub struct ConnConfig {
     sq_size: AtomicU32,
     rq_size: AtomicU32,
     shared_channel: AtomicBool,
-    srq: Mutex<Option<Shared<SharedReceiveQueue>>>,
+    /// Only the address: the queue is of interest, and has to be alive, when a connection is made.
+    srq: AtomicPtr<SharedReceiveQueue>,
 }
 
 impl ConnConfig {
@@ -36,7 +36,7 @@ impl ConnConfig {
             sq_size: AtomicU32::new(DEFAULT_QUEUE_SIZE),
             rq_size: AtomicU32::new(DEFAULT_QUEUE_SIZE),
             shared_channel: AtomicBool::new(false),
-            srq: Mutex::new(None),
+            srq: AtomicPtr::new(null_mut()),
         }
     }
 
@@ -100,18 +100,13 @@ impl ConnConfig {
         self.shared_channel.store(shared, Ordering::SeqCst);
     }
 
-    pub(crate) fn srq(&self) -> Option<Shared<SharedReceiveQueue>> {
-        self.lock_srq().clone()
+    /// The address of the shared receive queue, or null for none.
+    pub(crate) fn srq(&self) -> *mut SharedReceiveQueue {
+        self.srq.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn set_srq(&self, srq: Option<Shared<SharedReceiveQueue>>) {
-        let replaced = std::mem::replace(&mut *self.lock_srq(), srq);
-        // Dropped after the lock: the last owner releases the queue.
-        drop(replaced);
-    }
-
-    fn lock_srq(&self) -> std::sync::MutexGuard<'_, Option<Shared<SharedReceiveQueue>>> {
-        self.srq.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn set_srq(&self, srq: *mut SharedReceiveQueue) {
+        self.srq.store(srq, Ordering::SeqCst);
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Queues {
     pub(crate) cq: Box<CompletionQueue>,
     pub(crate) channel: Option<CompletionChannel>,
     /// Kept alive for the queue pair, which takes its receives from there.
-    pub(crate) _srq: Option<Shared<SharedReceiveQueue>>,
+    pub(crate) srq: Option<Shared<SharedReceiveQueue>>,
 }
 
 impl Queues {
@@ -86,7 +86,7 @@ impl Queues {
             rcq,
             cq,
             channel,
-            _srq: srq,
+            srq,
         })
     }
 
@@ -118,6 +118,7 @@ impl ConnRequest {
         addr: &CStr,
         port: &CStr,
         config: &ConnConfig,
+        srq: Option<Shared<SharedReceiveQueue>>,
     ) -> Result<Self, Error> {
         const FUNCTION: &CStr = c"rpma_conn_req_new";
         let provider = peer.device().provider();
@@ -125,8 +126,8 @@ impl ConnRequest {
         let id = CmId::create(provider, None, FUNCTION)?;
         id.resolve_address(&address, addr, config.timeout_ms())?;
         id.resolve_route(config.timeout_ms(), FUNCTION)?;
-        let request = Self::new(Role::Active, peer, id, config, PrivateData::default())
-            .map_err(|(_id, error)| error)?;
+        let request =
+            Self::new(Role::Active, peer, id, config, srq).map_err(|(_id, error)| error)?;
         drop(address);
         log_notice!(
             FUNCTION,
@@ -143,6 +144,7 @@ impl ConnRequest {
         peer: &Shared<Peer>,
         event: CmEvent,
         config: &ConnConfig,
+        srq: Option<Shared<SharedReceiveQueue>>,
     ) -> Result<Self, Error> {
         const FUNCTION: &CStr = c"rpma_ep_next_conn_req";
         let id = event.take_request().ok_or(Error::Unknown)?;
@@ -150,10 +152,11 @@ impl ConnRequest {
             Ok(data) => data,
             Err(error) => return Err(turn_down(id, event, error)),
         };
-        let request = match Self::new(Role::Passive, peer.clone(), id, config, private_data) {
+        let mut request = match Self::new(Role::Passive, peer.clone(), id, config, srq) {
             Ok(request) => request,
             Err((id, error)) => return Err(turn_down(id, event, error)),
         };
+        request.private_data = private_data;
         if let Err(error) = event.acknowledge(FUNCTION) {
             // What the caller needs to know is the failure that led here.
             let _ = request.delete();
@@ -167,18 +170,17 @@ impl ConnRequest {
         peer: Shared<Peer>,
         id: CmId,
         config: &ConnConfig,
-        private_data: PrivateData,
+        srq: Option<Shared<SharedReceiveQueue>>,
     ) -> Result<Self, (CmId, Error)> {
-        let srq = config.srq();
-        let queues = match Queues::create(&id, config, srq.clone()) {
+        let queues = match Queues::create(&id, config, srq) {
             Ok(queues) => queues,
             Err(error) => return Err((id, error)),
         };
-        let srq_rcq = srq.as_ref().and_then(|srq| srq.rcq());
+        let srq = queues.srq.as_deref();
         let of_queue_pair = ConnQueues {
             cq: &queues.cq,
-            rcq: srq_rcq.or(queues.rcq.as_deref()),
-            srq: srq.as_deref(),
+            rcq: srq.and_then(|srq| srq.rcq()).or(queues.rcq.as_deref()),
+            srq,
             sq_size: config.sq_size(),
             rq_size: config.rq_size(),
         };
@@ -187,7 +189,7 @@ impl ConnRequest {
             role,
             id,
             queues,
-            private_data,
+            private_data: PrivateData::default(),
             peer,
         })
     }

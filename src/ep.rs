@@ -12,6 +12,7 @@ use crate::conn_req::ConnRequest;
 use crate::error::Error;
 use crate::log::{log_error, log_notice};
 use crate::peer::Peer;
+use crate::srq::SharedReceiveQueue;
 use crate::sys::alloc::Shared;
 use crate::verbs::addr::{AddressInfo, Side};
 use crate::verbs::cm::{CmId, EventChannel};
@@ -59,14 +60,18 @@ impl Endpoint {
     ///
     /// Errors: NO_EVENT if there is none; INVAL if another event is there (it is taken); and what
     /// [`ConnRequest`] may fail with, in which case the other side is rejected.
-    pub fn next_request(&self, config: &ConnConfig) -> Result<ConnRequest, Error> {
+    pub(crate) fn next_request(
+        &self,
+        config: &ConnConfig,
+        srq: Option<Shared<SharedReceiveQueue>>,
+    ) -> Result<ConnRequest, Error> {
         const FUNCTION: &CStr = c"rpma_ep_next_conn_req";
         let event = self.channel.next_event(FUNCTION)?;
         if event.kind() != rdma_cm_event_type::RDMA_CM_EVENT_CONNECT_REQUEST {
             log_error!(FUNCTION, "unexpected event: {}", event.name());
             return Err(Error::Inval);
         }
-        ConnRequest::incoming(&self.peer, event, config)
+        ConnRequest::incoming(&self.peer, event, config, srq)
     }
 
     /// Stops listening and gives the provider's error back.

@@ -4,11 +4,12 @@
 //! Configuration of a connection.
 
 use std::ffi::c_int;
-use std::ptr::null_mut;
 
-use super::handle::{self, Handle, Out, co_owner, object};
+use super::handle::{self, Handle, Out, co_owner, object, object_or_none};
 use super::{answer, rpma_srq};
 use crate::conn_cfg::ConnConfig;
+use crate::srq::SharedReceiveQueue;
+use crate::sys::alloc::Shared;
 
 super::symbols::versioned! {
     rpma_conn_cfg_new
@@ -271,7 +272,7 @@ pub unsafe extern "C" fn rpma_conn_cfg_get_compl_channel(
 }
 
 /// Sets the shared receive queue that the connection takes its receive requests from; NULL for
-/// none. The queue is deleted after its connections.
+/// none. The queue has to be there when the connection is made, and is deleted after it.
 ///
 /// Returns 0; RPMA_E_INVAL if cfg is NULL.
 ///
@@ -283,14 +284,7 @@ pub unsafe extern "C" fn rpma_conn_cfg_set_srq(
 ) -> c_int {
     answer(|| {
         // SAFETY: the C contract.
-        let config = unsafe { object(cfg) }?;
-        let srq = if srq.is_null() {
-            None
-        } else {
-            // SAFETY: the C contract; handles of this type are given out by `Out::share`.
-            Some(unsafe { co_owner(srq) }?)
-        };
-        config.set_srq(srq);
+        unsafe { object(cfg) }?.set_srq(srq.cast());
         Ok(())
     })
 }
@@ -309,8 +303,32 @@ pub unsafe extern "C" fn rpma_conn_cfg_get_srq(
     answer(|| {
         // SAFETY: the C contract.
         let (config, out) = unsafe { (object(cfg)?, Out::new(srq_ptr)?) };
-        let srq = config.srq();
-        out.set(srq.map_or(null_mut(), |srq| srq.as_ptr().cast_mut().cast()));
+        out.set(config.srq().cast());
         Ok(())
     })
+}
+
+/// What a NULL configuration means.
+static DEFAULTS: ConnConfig = ConnConfig::new();
+
+/// What a connection is made with: its configuration, and the shared receive queue that the
+/// configuration names.
+pub(super) struct Resolved<'a> {
+    pub(super) config: &'a ConnConfig,
+    pub(super) srq: Option<Shared<SharedReceiveQueue>>,
+}
+
+/// Resolves a caller's configuration; the defaults for null.
+///
+/// # Safety
+/// The C contract, and the shared receive queue was not deleted.
+pub(super) unsafe fn resolve<'a>(cfg: *const rpma_conn_cfg) -> Resolved<'a> {
+    // SAFETY: the contract.
+    let config = unsafe { object_or_none(cfg) }.unwrap_or(&DEFAULTS);
+    let srq: *mut rpma_srq = config.srq().cast();
+    Resolved {
+        config,
+        // SAFETY: the contract; handles of this type are given out by `Out::share`.
+        srq: unsafe { co_owner(srq) }.ok(),
+    }
 }

@@ -6,9 +6,9 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use super::conn::rpma_conn_private_data;
-use super::handle::{self, Handle, Out, co_owner, object, object_or_none, string};
+use super::conn_cfg::resolve;
+use super::handle::{self, Handle, Out, co_owner, object, string};
 use super::{answer, rpma_conn, rpma_conn_cfg, rpma_mr_local, rpma_peer};
-use crate::conn_cfg::ConnConfig;
 use crate::conn_req::ConnRequest;
 use crate::error::Error;
 
@@ -19,9 +19,6 @@ super::symbols::versioned! {
     rpma_conn_req_recv
     rpma_conn_req_get_private_data
 }
-
-/// What a NULL configuration means.
-pub(super) static DEFAULT_CONFIG: ConnConfig = ConnConfig::new();
 
 /// A connection request: a connection that is not decided yet.
 pub struct rpma_conn_req {
@@ -57,14 +54,15 @@ pub unsafe extern "C" fn rpma_conn_req_new(
         // SAFETY: the C contract.
         let (addr, port) = unsafe { (string(addr)?, string(port)?) };
         // SAFETY: the C contract.
-        let config = unsafe { object_or_none(cfg) }.unwrap_or(&DEFAULT_CONFIG);
-        give(out, ConnRequest::outgoing(peer, addr, port, config)?)
+        let wanted = unsafe { resolve(cfg) };
+        out.give(ConnRequest::outgoing(
+            peer,
+            addr,
+            port,
+            wanted.config,
+            wanted.srq,
+        )?)
     })
-}
-
-/// Gives a request to the caller; without memory for that, gives it up.
-pub(super) fn give(out: Out<*mut rpma_conn_req>, request: ConnRequest) -> Result<(), Error> {
-    out.give(request)
 }
 
 /// Gives a request up; *req_ptr becomes NULL, also on failure. A NULL *req_ptr is success. A

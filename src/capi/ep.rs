@@ -5,8 +5,9 @@
 
 use std::ffi::{c_char, c_int};
 
-use super::handle::{self, Handle, Out, co_owner, object, object_or_none, string};
-use super::{answer, conn_req::DEFAULT_CONFIG, rpma_conn_cfg, rpma_conn_req, rpma_peer};
+use super::conn_cfg::resolve;
+use super::handle::{self, Handle, Out, co_owner, object, string};
+use super::{answer, rpma_conn_cfg, rpma_conn_req, rpma_peer};
 use crate::ep::Endpoint;
 
 super::symbols::versioned! {
@@ -105,7 +106,7 @@ pub unsafe extern "C" fn rpma_ep_next_conn_req(
         // SAFETY: the C contract.
         let (endpoint, out) = unsafe { (object(ep)?, Out::new(req_ptr)?) };
         // SAFETY: the C contract.
-        let config = unsafe { object_or_none(cfg) }.unwrap_or(&DEFAULT_CONFIG);
-        super::conn_req::give(out, endpoint.next_request(config)?)
+        let wanted = unsafe { resolve(cfg) };
+        out.give(endpoint.next_request(wanted.config, wanted.srq)?)
     })
 }
