@@ -631,7 +631,7 @@ int rpma_conn_cfg_delete(struct rpma_conn_cfg **cfg_ptr);
  * Sets how long to wait for the address, and then for the route, of the other side, in
  * milliseconds.
  *
- * Returns 0; RPMA_E_INVAL if cfg is NULL.
+ * Returns 0; RPMA_E_INVAL if cfg is NULL or the time negative.
  *
  * Thread safety: safe.
  */

@@ -7,6 +7,7 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
+use crate::error::Error;
 use crate::srq::SharedReceiveQueue;
 
 /// How long to wait for an address or a route, unless configured otherwise.
@@ -46,8 +47,14 @@ impl ConnConfig {
     }
 
     /// Sets the time to wait for an address, and then for a route.
-    pub fn set_timeout_ms(&self, timeout_ms: c_int) {
+    ///
+    /// Errors: INVAL for a negative time.
+    pub fn set_timeout_ms(&self, timeout_ms: c_int) -> Result<(), Error> {
+        if timeout_ms < 0 {
+            return Err(Error::Inval);
+        }
         self.timeout_ms.store(timeout_ms, Ordering::SeqCst);
+        Ok(())
     }
 
     /// How many entries the main completion queue has.

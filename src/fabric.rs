@@ -6,7 +6,6 @@
 //! Made once per process, at the first call that needs a fabric; `RPMA_FABRIC` decides otherwise.
 
 use std::ffi::CStr;
-use std::os::unix::ffi::OsStrExt;
 
 use once_cell::sync::OnceCell;
 
@@ -14,6 +13,7 @@ use crate::error::Error;
 use crate::log::{log_error, log_notice, log_warning};
 use crate::soft;
 use crate::sys::alloc::try_box;
+use crate::sys::env;
 use crate::verbs::provider::{self, Provider};
 
 /// The name under which this file's records appear in the log.
@@ -82,15 +82,11 @@ fn keep(provider: Provider) -> Result<&'static Provider, Error> {
 }
 
 fn wish() -> Result<Wish, Error> {
-    let Some(value) = std::env::var_os("RPMA_FABRIC") else {
+    let Some(value) = env::var(c"RPMA_FABRIC") else {
         return Ok(Wish::Auto);
     };
     wish_of(value.as_bytes()).ok_or_else(|| {
-        log_error!(
-            FUNCTION,
-            "RPMA_FABRIC={} is none of auto, verbs, soft",
-            value.display()
-        );
+        log_error!(FUNCTION, "RPMA_FABRIC={value} is none of auto, verbs, soft");
         Error::Provider
     })
 }

@@ -69,7 +69,7 @@ pub unsafe extern "C" fn rpma_conn_cfg_delete(cfg_ptr: *mut *mut rpma_conn_cfg) 
 /// Sets how long to wait for the address, and then for the route, of the other side, in
 /// milliseconds.
 ///
-/// Returns 0; RPMA_E_INVAL if cfg is NULL.
+/// Returns 0; RPMA_E_INVAL if cfg is NULL or the time negative.
 ///
 /// Thread safety: safe.
 #[unsafe(no_mangle)]
@@ -79,8 +79,7 @@ pub unsafe extern "C" fn rpma_conn_cfg_set_timeout(
 ) -> c_int {
     answer(|| {
         // SAFETY: the C contract.
-        unsafe { object(cfg) }?.set_timeout_ms(timeout_ms);
-        Ok(())
+        unsafe { object(cfg) }?.set_timeout_ms(timeout_ms)
     })
 }
 

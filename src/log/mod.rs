@@ -15,12 +15,11 @@
 mod default;
 mod message;
 
-use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
-use crate::sys::errno;
+use crate::sys::{env, errno};
 use message::FixedText;
 
 /// How important a record is; or, as a threshold, up to where records are wanted.
@@ -209,25 +208,21 @@ pub(crate) fn emit(
 pub(crate) fn start() {
     crate::sys::syslog::open();
     for (variable, setting) in [
-        ("RPMA_LOG_LEVEL", &MAIN),
-        ("RPMA_LOG_STDERR_LEVEL", &AUXILIARY),
+        (c"RPMA_LOG_LEVEL", &MAIN),
+        (c"RPMA_LOG_STDERR_LEVEL", &AUXILIARY),
     ] {
-        let Some(value) = std::env::var_os(variable) else {
+        let Some(value) = env::var(variable) else {
             continue;
         };
-        match level_of(&value) {
+        match value.as_str().and_then(Level::from_name) {
             Some(level) => setting.fix(level),
             None => log_warning!(
                 c"rpma_log_init",
-                "{variable}={} names no level (disabled, fatal, error, warning, notice, info, debug): ignored",
-                value.display()
+                "{}={value} names no level (disabled, fatal, error, warning, notice, info, debug): ignored",
+                variable.to_str().unwrap_or("?")
             ),
         }
     }
-}
-
-fn level_of(value: &OsStr) -> Option<Level> {
-    Level::from_name(std::str::from_utf8(value.as_bytes()).ok()?)
 }
 
 /// Ends logging: when the library is unloaded.
