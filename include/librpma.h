@@ -740,10 +740,10 @@ int rpma_conn_cfg_set_compl_channel(struct rpma_conn_cfg *cfg, bool shared);
 int rpma_conn_cfg_get_compl_channel(const struct rpma_conn_cfg *cfg, bool *shared);
 
 /**
- * Sets the shared receive queue that the connection takes its receive requests from; NULL for
- * none. The queue has to be there when the connection is made, and is deleted after it.
+ * Sets the shared receive queue that the connection takes its receive requests from. The queue
+ * has to be there when the connection is made, and is deleted after it.
  *
- * Returns 0; RPMA_E_INVAL if cfg is NULL.
+ * Returns 0; RPMA_E_INVAL if an argument is NULL.
  *
  * Thread safety: safe.
  */

@@ -19,7 +19,7 @@ use crate::peer::Peer;
 use crate::peer_cfg::PeerConfig;
 use crate::private_data::PrivateData;
 use crate::verbs::cm::{EventChannel, QpId};
-use crate::verbs::qp::{FENCE, INLINE, RemoteAddress, SIGNALED, SendRequest};
+use crate::verbs::qp::{Element, FENCE, INLINE, RemoteAddress, SIGNALED, SendRequest};
 
 /// What happened to a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -297,7 +297,7 @@ impl Connection {
     ///
     /// Errors of this and the operations below: INVAL for more bytes than one operation can
     /// move; PROVIDER if the provider refuses, as it does when the queue is full.
-    #[inline]
+    #[inline(always)]
     pub fn read(&self, transfer: Option<Transfer<'_>>, operation: Operation) -> Result<(), Error> {
         self.transfer(
             ibv_wr_opcode::IBV_WR_RDMA_READ,
@@ -309,7 +309,7 @@ impl Connection {
     }
 
     /// Writes remote memory. With `None`, writes nothing, in order with the other operations.
-    #[inline]
+    #[inline(always)]
     pub fn write(&self, transfer: Option<Transfer<'_>>, operation: Operation) -> Result<(), Error> {
         self.transfer(
             ibv_wr_opcode::IBV_WR_RDMA_WRITE,
@@ -321,7 +321,7 @@ impl Connection {
     }
 
     /// Writes remote memory and tells the other side, which takes a receive request of it.
-    #[inline]
+    #[inline(always)]
     pub fn write_with_imm(
         &self,
         transfer: Option<Transfer<'_>>,
@@ -337,7 +337,7 @@ impl Connection {
         )
     }
 
-    #[inline]
+    #[inline(always)]
     fn transfer(
         &self,
         opcode: ibv_wr_opcode::Type,
@@ -347,7 +347,7 @@ impl Connection {
         function: &CStr,
     ) -> Result<(), Error> {
         let (remote, element) = match transfer {
-            None => (RemoteAddress::default(), None),
+            None => (RemoteAddress::default(), Element::NONE),
             Some(Transfer {
                 local,
                 remote,
@@ -361,7 +361,7 @@ impl Connection {
     }
 
     /// Writes 8 bytes so that no observer sees only some of them. `offset` is a multiple of 8.
-    #[inline]
+    #[inline(always)]
     pub fn atomic_write(
         &self,
         dst: &RemoteRegion,
@@ -383,7 +383,7 @@ impl Connection {
             flags: flags | INLINE | FENCE,
             immediate: 0,
             remote,
-            element: Some(ibv_sge {
+            element: Element::one(ibv_sge {
                 addr: value.as_ptr() as u64,
                 length: 8,
                 lkey: 0,
@@ -396,7 +396,7 @@ impl Connection {
     ///
     /// Errors: also NOSUPP if the region was not registered for this type of flush, or if it is
     /// to be persistent and the remote peer did not say that its memory can be.
-    #[inline]
+    #[inline(always)]
     pub fn flush(
         &self,
         dst: &RemoteRegion,
@@ -432,13 +432,13 @@ impl Connection {
     }
 
     /// Sends a message; `None` for one without bytes.
-    #[inline]
+    #[inline(always)]
     pub fn send(&self, message: Option<LocalRange<'_>>, operation: Operation) -> Result<(), Error> {
         self.message(ibv_wr_opcode::IBV_WR_SEND, message, 0, operation)
     }
 
     /// Sends a message with immediate data; `None` for one without bytes.
-    #[inline]
+    #[inline(always)]
     pub fn send_with_imm(
         &self,
         message: Option<LocalRange<'_>>,
@@ -449,7 +449,7 @@ impl Connection {
         self.message(opcode, message, immediate, operation)
     }
 
-    #[inline]
+    #[inline(always)]
     fn message(
         &self,
         opcode: ibv_wr_opcode::Type,
@@ -463,12 +463,12 @@ impl Connection {
         self.post(opcode, nowhere, element, immediate, operation, FUNCTION)
     }
 
-    #[inline]
+    #[inline(always)]
     fn post(
         &self,
         opcode: ibv_wr_opcode::Type,
         remote: RemoteAddress,
-        element: Option<ibv_sge>,
+        element: Element,
         immediate: u32,
         operation: Operation,
         function: &CStr,
@@ -485,7 +485,7 @@ impl Connection {
     }
 
     /// Posts a receive request; `None` for a message without bytes.
-    #[inline]
+    #[inline(always)]
     pub fn recv(&self, into: Option<LocalRange<'_>>, wr_id: u64) -> Result<(), Error> {
         const FUNCTION: &CStr = c"rpma_mr_recv";
         let element = element_of(into, FUNCTION)?;

@@ -94,14 +94,19 @@ impl CompletionQueue {
     ///
     /// # Safety
     /// `wc` is valid for writing `entries` completions.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn poll(&self, entries: c_int, wc: *mut ibv_wc) -> Result<c_int, Error> {
         // SAFETY: the contract.
         let got = unsafe { self.raw.poll(entries, wc) };
-        if got > 0 && got <= entries {
-            return Ok(got);
+        if got == 0 {
+            // An announcement may outlive the completion that it was for.
+            log_debug!(c"rpma_cq_get_wc", "no completion in the queue");
+            return Err(Error::NoCompletion);
         }
-        Err(why_none(got, entries))
+        if got < 0 || got > entries {
+            return Err(wrong_answer(got, entries));
+        }
+        Ok(got)
     }
 
     /// Releases the queue, which may not be used any more, and its channel if that is its own;
@@ -122,12 +127,7 @@ impl CompletionQueue {
 }
 
 #[cold]
-fn why_none(got: c_int, entries: c_int) -> Error {
-    if got == 0 {
-        // An announcement may outlive the completion that it was for.
-        log_debug!(c"rpma_cq_get_wc", "no completion in the queue");
-        return Error::NoCompletion;
-    }
+fn wrong_answer(got: c_int, entries: c_int) -> Error {
     if got < 0 {
         log_error!(c"rpma_cq_get_wc", "ibv_poll_cq failed (it gives no reason)");
         return Error::Provider;

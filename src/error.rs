@@ -10,27 +10,28 @@ use std::fmt;
 ///
 /// What the provider left in errno stays there for the caller; the log says which call it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
 pub enum Error {
     /// Something that should not happen.
-    Unknown,
+    Unknown = -100_000,
     /// The device, the region or the remote peer cannot do this.
-    NoSupp,
+    NoSupp = -100_001,
     /// A call to the provider failed.
-    Provider,
+    Provider = -100_002,
     /// Memory ran out.
-    NoMem,
+    NoMem = -100_003,
     /// An argument is not acceptable.
-    Inval,
+    Inval = -100_004,
     /// No completion is available.
-    NoCompletion,
+    NoCompletion = -100_005,
     /// No connection event is available.
-    NoEvent,
+    NoEvent = -100_006,
     /// Trying again may succeed.
-    Again,
+    Again = -100_007,
     /// The completion channel is shared, so one queue alone cannot be waited for.
-    SharedChannel,
+    SharedChannel = -100_008,
     /// The connection has no shared completion channel.
-    NotSharedChannel,
+    NotSharedChannel = -100_009,
 }
 
 impl Error {
@@ -48,19 +49,9 @@ impl Error {
     ];
 
     /// The code of the C interface, a negative number.
+    #[inline]
     pub const fn code(self) -> c_int {
-        match self {
-            Error::Unknown => -100_000,
-            Error::NoSupp => -100_001,
-            Error::Provider => -100_002,
-            Error::NoMem => -100_003,
-            Error::Inval => -100_004,
-            Error::NoCompletion => -100_005,
-            Error::NoEvent => -100_006,
-            Error::Again => -100_007,
-            Error::SharedChannel => -100_008,
-            Error::NotSharedChannel => -100_009,
-        }
+        self as c_int
     }
 
     /// The error that a code of the C interface stands for; `None` for a code that is none.

@@ -72,7 +72,7 @@ impl Flush {
     }
 
     /// Posts a flush of `len` bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post(
         &self,
         qp: &QueuePair,

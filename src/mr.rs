@@ -6,13 +6,13 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-use rdma_sys::{ibv_access_flags, ibv_sge};
+use rdma_sys::ibv_access_flags;
 
 use crate::error::Error;
 use crate::log::{log_debug, log_error};
 use crate::peer::Peer;
 use crate::verbs::mr::MemoryRegion;
-use crate::verbs::qp::RemoteAddress;
+use crate::verbs::qp::{Element, RemoteAddress};
 
 /// What a memory region is going to be used for: a set of the bits below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,28 +214,31 @@ impl LocalRange<'_> {
 }
 
 /// A length that fits a scatter/gather element.
-#[inline]
+#[inline(always)]
 fn element_len(len: usize, function: &CStr) -> Result<u32, Error> {
-    u32::try_from(len).map_err(|_| {
-        log_error!(
-            function,
-            "{len} bytes are more than one operation can move (4 GiB - 1)"
-        );
-        Error::Inval
-    })
+    match u32::try_from(len) {
+        Ok(len) => Ok(len),
+        Err(_) => Err(too_long(len, function)),
+    }
+}
+
+#[cold]
+fn too_long(len: usize, function: &CStr) -> Error {
+    log_error!(
+        function,
+        "{len} bytes are more than one operation can move (4 GiB - 1)"
+    );
+    Error::Inval
 }
 
 /// The scatter/gather element for a part of a region; none for no part.
-#[inline]
-pub(crate) fn element_of(
-    range: Option<LocalRange<'_>>,
-    function: &CStr,
-) -> Result<Option<ibv_sge>, Error> {
+#[inline(always)]
+pub(crate) fn element_of(range: Option<LocalRange<'_>>, function: &CStr) -> Result<Element, Error> {
     let Some(range) = range else {
-        return Ok(None);
+        return Ok(Element::NONE);
     };
     let len = element_len(range.len, function)?;
-    Ok(Some(range.region.raw.element(range.offset, len)))
+    Ok(Element::one(range.region.raw.element(range.offset, len)))
 }
 
 /// A region of the other side's memory.
@@ -336,20 +339,25 @@ impl RemoteRegion {
 
     /// An address in the region, for an operation. The other side checks the bounds; what is
     /// visibly outside is worth a line in the log.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at(&self, offset: usize, len: usize, function: &CStr) -> RemoteAddress {
         let end = (offset as u64).checked_add(len as u64);
         if end.is_none_or(|end| end > self.size) {
-            log_debug!(
-                function,
-                "{len} bytes at {offset} are outside the remote region of {} bytes: the other side will refuse them",
-                self.size
-            );
+            self.report_outside(offset, len, function);
         }
         RemoteAddress {
             address: self.address.wrapping_add(offset as u64),
             key: self.key,
         }
+    }
+
+    #[cold]
+    fn report_outside(&self, offset: usize, len: usize, function: &CStr) {
+        log_debug!(
+            function,
+            "{len} bytes at {offset} are outside the remote region of {} bytes: the other side will refuse them",
+            self.size
+        );
     }
 }
 

@@ -32,7 +32,7 @@ impl SharedReceiveQueue {
     ///
     /// Errors: INVAL for more bytes than one request can take; PROVIDER if the provider refuses,
     /// as it does when the queue is full.
-    #[inline]
+    #[inline(always)]
     pub fn recv(&self, into: Option<LocalRange<'_>>, wr_id: u64) -> Result<(), Error> {
         let element = element_of(into, c"rpma_mr_srq_recv")?;
         self.raw.post(wr_id, element, c"rpma_mr_srq_recv")

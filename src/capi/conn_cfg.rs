@@ -8,6 +8,7 @@ use std::ffi::c_int;
 use super::handle::{self, Handle, Out, co_owner, object, object_or_none};
 use super::{answer, rpma_srq};
 use crate::conn_cfg::ConnConfig;
+use crate::error::Error;
 use crate::srq::SharedReceiveQueue;
 use crate::sys::alloc::Shared;
 
@@ -270,10 +271,10 @@ pub unsafe extern "C" fn rpma_conn_cfg_get_compl_channel(
     })
 }
 
-/// Sets the shared receive queue that the connection takes its receive requests from; NULL for
-/// none. The queue has to be there when the connection is made, and is deleted after it.
+/// Sets the shared receive queue that the connection takes its receive requests from. The queue
+/// has to be there when the connection is made, and is deleted after it.
 ///
-/// Returns 0; RPMA_E_INVAL if cfg is NULL.
+/// Returns 0; RPMA_E_INVAL if an argument is NULL.
 ///
 /// Thread safety: safe.
 #[unsafe(no_mangle)]
@@ -283,7 +284,11 @@ pub unsafe extern "C" fn rpma_conn_cfg_set_srq(
 ) -> c_int {
     answer(|| {
         // SAFETY: the C contract.
-        unsafe { object(cfg) }?.set_srq(srq.cast());
+        let config = unsafe { object(cfg) }?;
+        if srq.is_null() {
+            return Err(Error::Inval);
+        }
+        config.set_srq(srq.cast());
         Ok(())
     })
 }

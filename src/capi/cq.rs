@@ -70,6 +70,12 @@ pub unsafe extern "C" fn rpma_cq_wait(cq: *mut rpma_cq) -> c_int {
     answer(|| unsafe { object(cq) }?.wait())
 }
 
+/// Marks the way to a refusal as one that is rarely taken.
+#[cold]
+fn invalid() -> Error {
+    Error::Inval
+}
+
 /// Fetches up to num_entries completions to wc; *num_entries_got, which may be NULL if
 /// num_entries is 1, becomes the number that there were.
 ///
@@ -88,11 +94,11 @@ pub unsafe extern "C" fn rpma_cq_get_wc(
     answer(|| {
         // SAFETY: the C contract.
         let queue = unsafe { object(cq) }?;
-        if num_entries < 1 || wc.is_null() {
-            return Err(Error::Inval);
+        if num_entries != 1 && (num_entries < 1 || num_entries_got.is_null()) {
+            return Err(invalid());
         }
-        if num_entries > 1 && num_entries_got.is_null() {
-            return Err(Error::Inval);
+        if wc.is_null() {
+            return Err(invalid());
         }
         // SAFETY: the C contract: `wc` has room for `num_entries` completions.
         let got = unsafe { queue.poll(num_entries, wc) }?;

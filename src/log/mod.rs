@@ -129,6 +129,7 @@ fn setting(threshold: Threshold) -> &'static Setting {
 /// Sets a threshold. Safe from any thread.
 pub fn set_threshold(threshold: Threshold, level: Level) {
     setting(threshold).set(level);
+    update_wanted();
 }
 
 /// The threshold that was set last, or the default. Safe from any thread.
@@ -158,10 +159,25 @@ pub(crate) fn set_sink(address: *mut c_void) {
     SINK.store(address, Ordering::SeqCst);
 }
 
-/// Whether anybody wants records of this level. Cheap: what a data-path call pays for its log.
-#[inline]
+/// The level up to which anybody wants records: what either threshold lets through. Kept apart so
+/// that a data-path call pays one look for its log.
+static WANTED: AtomicI32 = AtomicI32::new(Level::Warning as i32);
+
+/// Recomputes [`WANTED`]; after each change of a threshold.
+fn update_wanted() {
+    let main = MAIN.in_force.load(Ordering::SeqCst);
+    let wanted = if AUXILIARY.is_fixed() {
+        main.max(AUXILIARY.in_force.load(Ordering::SeqCst))
+    } else {
+        main
+    };
+    WANTED.store(wanted, Ordering::SeqCst);
+}
+
+/// Whether anybody wants records of this level.
+#[inline(always)]
 pub(crate) fn is_wanted(level: Level) -> bool {
-    MAIN.wants(level) || (AUXILIARY.is_fixed() && AUXILIARY.wants(level))
+    level as i32 <= WANTED.load(Ordering::Relaxed)
 }
 
 /// Sends one record out. Called through the `log_*!` macros, which ask [`is_wanted`] first.
@@ -215,7 +231,10 @@ pub(crate) fn start() {
             continue;
         };
         match value.as_str().and_then(Level::from_name) {
-            Some(level) => setting.fix(level),
+            Some(level) => {
+                setting.fix(level);
+                update_wanted();
+            }
             None => log_warning!(
                 c"rpma_log_init",
                 "{}={value} names no level (disabled, fatal, error, warning, notice, info, debug): ignored",

@@ -112,7 +112,7 @@ pub(crate) struct Event {
 pub(crate) struct RawCompletionQueue {
     raw: NonNull<ibv_cq>,
     device: DeviceContext,
-    poll: Option<unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int>,
+    poll: unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int,
     /// Events that were taken and not acknowledged yet.
     taken: AtomicU32,
     released: Released,
@@ -150,7 +150,7 @@ impl RawCompletionQueue {
             return Err(Error::Provider);
         };
         // SAFETY: a queue's context is valid, and its operations never change.
-        let poll = unsafe { (*(*raw.as_ptr()).context).ops.poll_cq };
+        let poll = unsafe { (*(*raw.as_ptr()).context).ops.poll_cq }.unwrap_or(no_poll);
         Ok(RawCompletionQueue {
             raw,
             device,
@@ -213,10 +213,7 @@ impl RawCompletionQueue {
     #[inline]
     pub(crate) unsafe fn poll(&self, entries: c_int, wc: *mut ibv_wc) -> c_int {
         // SAFETY: the queue is alive; `wc` by the contract.
-        unsafe {
-            self.poll
-                .map_or(-1, |poll| poll(self.raw.as_ptr(), entries, wc))
-        }
+        unsafe { (self.poll)(self.raw.as_ptr(), entries, wc) }
     }
 
     /// Releases the queue, which may not be used any more, and gives the provider's error back.
@@ -243,4 +240,9 @@ impl Drop for RawCompletionQueue {
         // A failure was logged; nobody is left to hear of it.
         let _ = self.release(c"rpma_cq_delete", false);
     }
+}
+
+/// What stands in for polling on a device that cannot.
+unsafe extern "C" fn no_poll(_cq: *mut ibv_cq, _entries: c_int, _wc: *mut ibv_wc) -> c_int {
+    -1
 }

@@ -45,6 +45,39 @@ pub(crate) struct RemoteAddress {
     pub(crate) key: u32,
 }
 
+/// The scatter/gather list of a request: one element, or none.
+pub(crate) struct Element {
+    sge: ibv_sge,
+    count: c_int,
+}
+
+impl Element {
+    /// No memory at all.
+    pub(crate) const NONE: Element = Element {
+        sge: ibv_sge {
+            addr: 0,
+            length: 0,
+            lkey: 0,
+        },
+        count: 0,
+    };
+
+    #[inline(always)]
+    pub(crate) fn one(sge: ibv_sge) -> Self {
+        Element { sge, count: 1 }
+    }
+
+    /// The list as the provider wants it.
+    #[inline(always)]
+    fn list(&mut self) -> *mut ibv_sge {
+        if self.count == 0 {
+            null_mut()
+        } else {
+            &raw mut self.sge
+        }
+    }
+}
+
 /// One request for the send queue.
 pub(crate) struct SendRequest {
     pub(crate) opcode: ibv_wr_opcode::Type,
@@ -53,18 +86,18 @@ pub(crate) struct SendRequest {
     /// In network byte order.
     pub(crate) immediate: u32,
     pub(crate) remote: RemoteAddress,
-    pub(crate) element: Option<ibv_sge>,
+    pub(crate) element: Element,
 }
 
 /// One request for a receive queue.
 pub(crate) struct ReceiveRequest {
     pub(crate) wr_id: u64,
-    pub(crate) element: Option<ibv_sge>,
+    pub(crate) element: Element,
 }
 
 impl ReceiveRequest {
     /// Builds the provider's form of the request and posts it through `post`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn post_with(
         self,
         function: &CStr,
@@ -72,35 +105,35 @@ impl ReceiveRequest {
         post: impl FnOnce(*mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
     ) -> Result<(), Error> {
         let mut element = self.element;
-        let (sg_list, num_sge) = list_of(&mut element);
         let mut wr = ibv_recv_wr {
             wr_id: self.wr_id,
             next: null_mut(),
-            sg_list,
-            num_sge,
+            sg_list: element.list(),
+            num_sge: element.count,
         };
         let mut bad = null_mut();
         match post(&raw mut wr, &raw mut bad) {
             0 => Ok(()),
             number => {
-                log_error!(
-                    function,
-                    "{call}(wr_id={:#x}) failed: {}",
-                    wr.wr_id,
-                    errno::Text(number)
-                );
+                report_post_recv(function, call, self.wr_id, number);
                 Err(Error::Provider)
             }
         }
     }
 }
 
-#[inline]
-fn list_of(element: &mut Option<ibv_sge>) -> (*mut ibv_sge, c_int) {
-    match element {
-        Some(element) => (element, 1),
-        None => (null_mut(), 0),
-    }
+#[cold]
+fn report_post_recv(function: &CStr, call: &str, wr_id: u64, number: c_int) {
+    let hint = if number == libc::ENOMEM {
+        " (the receive queue is full: take completions, or ask for a larger one)"
+    } else {
+        ""
+    };
+    log_error!(
+        function,
+        "{call}(wr_id={wr_id:#x}) failed: {}{hint}",
+        errno::Text(number)
+    );
 }
 
 type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
@@ -109,8 +142,8 @@ type PostRecv = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ib
 /// A queue pair. Whoever holds it is a [`QpId`](super::cm::QpId), which keeps it alive.
 pub(crate) struct QueuePair {
     raw: NonNull<ibv_qp>,
-    post_send: Option<PostSend>,
-    post_recv: Option<PostRecv>,
+    post_send: PostSend,
+    post_recv: PostRecv,
     /// The extended interface, and what of it the queue pair was created to do.
     extended: Option<NonNull<ibv_qp_ex>>,
     native: NativeOps,
@@ -141,8 +174,8 @@ impl QueuePair {
         };
         QueuePair {
             raw,
-            post_send: ops.post_send,
-            post_recv: ops.post_recv,
+            post_send: ops.post_send.unwrap_or(no_post_send),
+            post_recv: ops.post_recv.unwrap_or(no_post_recv),
             extended,
             native: if extended.is_some() {
                 native
@@ -164,15 +197,14 @@ impl QueuePair {
     }
 
     /// Posts one request to the send queue.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post_send(&self, request: SendRequest, function: &CStr) -> Result<(), Error> {
         let mut element = request.element;
-        let (sg_list, num_sge) = list_of(&mut element);
         let mut wr = ibv_send_wr {
             wr_id: request.wr_id,
             next: null_mut(),
-            sg_list,
-            num_sge,
+            sg_list: element.list(),
+            num_sge: element.count,
             opcode: request.opcode,
             send_flags: request.flags,
             imm_data_invalidated_rkey_union: imm_data_invalidated_rkey_union_t {
@@ -196,32 +228,26 @@ impl QueuePair {
             },
         };
         let mut bad = null_mut();
-        let Some(post) = self.post_send else {
-            return Err(Error::NoSupp);
-        };
         // SAFETY: the queue pair is alive; the request and its element are valid for the call.
-        let number = unsafe { post(self.raw.as_ptr(), &raw mut wr, &raw mut bad) };
+        let number = unsafe { (self.post_send)(self.raw.as_ptr(), &raw mut wr, &raw mut bad) };
         if number == 0 {
             return Ok(());
         }
-        report_post_send(function, &request, number);
+        report_post_send(function, &wr, element.sge.length, number);
         Err(Error::Provider)
     }
 
     /// Posts one request to the receive queue.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post_recv(
         &self,
         wr_id: u64,
-        element: Option<ibv_sge>,
+        element: Element,
         function: &CStr,
     ) -> Result<(), Error> {
-        let Some(post) = self.post_recv else {
-            return Err(Error::NoSupp);
-        };
         // SAFETY: the queue pair is alive, and the request valid for the call.
         ReceiveRequest { wr_id, element }.post_with(function, "ibv_post_recv", |wr, bad| unsafe {
-            post(self.raw.as_ptr(), wr, bad)
+            (self.post_recv)(self.raw.as_ptr(), wr, bad)
         })
     }
 
@@ -324,20 +350,38 @@ impl QueuePair {
 }
 
 #[cold]
-fn report_post_send(function: &CStr, request: &SendRequest, number: c_int) {
+fn report_post_send(function: &CStr, wr: &ibv_send_wr, length: u32, number: c_int) {
     let hint = if number == libc::ENOMEM {
         " (the send queue is full: take completions, or ask for a larger one)"
     } else {
         ""
     };
+    // SAFETY: this module fills the RDMA variant in every request.
+    let remote = unsafe { wr.wr.rdma.remote_addr };
     log_error!(
         function,
-        "ibv_post_send(opcode={}, wr_id={:#x}, remote_addr={:#x}, length={}, send_flags={:#x}) failed: {}{hint}",
-        request.opcode,
-        request.wr_id,
-        request.remote.address,
-        request.element.map_or(0, |element| element.length),
-        request.flags,
+        "ibv_post_send(opcode={}, wr_id={:#x}, remote_addr={remote:#x}, length={length}, send_flags={:#x}) failed: {}{hint}",
+        wr.opcode,
+        wr.wr_id,
+        wr.send_flags,
         errno::Text(number)
     );
+}
+
+/// What stands in for an operation that a device does not have.
+unsafe extern "C" fn no_post_send(
+    _qp: *mut ibv_qp,
+    _wr: *mut ibv_send_wr,
+    _bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    libc::EOPNOTSUPP
+}
+
+/// As above.
+unsafe extern "C" fn no_post_recv(
+    _qp: *mut ibv_qp,
+    _wr: *mut ibv_recv_wr,
+    _bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    libc::EOPNOTSUPP
 }

@@ -7,12 +7,12 @@ use std::ffi::{CStr, c_int};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use rdma_sys::{ibv_recv_wr, ibv_sge, ibv_srq, ibv_srq_attr, ibv_srq_init_attr};
+use rdma_sys::{ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr};
 
 use super::check_and_set_errno;
 use super::context::DeviceContext;
 use super::pd::ProtectionDomain;
-use super::qp::ReceiveRequest;
+use super::qp::{Element, ReceiveRequest};
 use crate::error::Error;
 use crate::log::log_error;
 use crate::sys::errno;
@@ -22,9 +22,7 @@ pub(crate) struct RawSharedReceiveQueue {
     /// Null once it was released.
     raw: AtomicPtr<ibv_srq>,
     device: DeviceContext,
-    post: Option<
-        unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
-    >,
+    post: unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
 }
 
 impl RawSharedReceiveQueue {
@@ -54,7 +52,7 @@ impl RawSharedReceiveQueue {
             return Err(Error::Provider);
         }
         // SAFETY: a queue's context is valid, and its operations never change.
-        let post = unsafe { (*(*raw).context).ops.post_srq_recv };
+        let post = unsafe { (*(*raw).context).ops.post_srq_recv }.unwrap_or(no_post);
         Ok(RawSharedReceiveQueue {
             raw: AtomicPtr::new(raw),
             device,
@@ -68,22 +66,14 @@ impl RawSharedReceiveQueue {
     }
 
     /// Posts one receive request.
-    #[inline]
-    pub(crate) fn post(
-        &self,
-        wr_id: u64,
-        element: Option<ibv_sge>,
-        function: &CStr,
-    ) -> Result<(), Error> {
+    #[inline(always)]
+    pub(crate) fn post(&self, wr_id: u64, element: Element, function: &CStr) -> Result<(), Error> {
         let queue = self.get()?;
-        let Some(post) = self.post else {
-            return Err(Error::NoSupp);
-        };
         // SAFETY: the queue is alive, and the request valid for the call.
         ReceiveRequest { wr_id, element }.post_with(
             function,
             "ibv_post_srq_recv",
-            |wr, bad| unsafe { post(queue.as_ptr(), wr, bad) },
+            |wr, bad| unsafe { (self.post)(queue.as_ptr(), wr, bad) },
         )
     }
 
@@ -111,4 +101,13 @@ impl Drop for RawSharedReceiveQueue {
         // A failure was logged; nobody is left to hear of it.
         let _ = self.release(c"rpma_srq_delete", false);
     }
+}
+
+/// What stands in for posting on a device that cannot.
+unsafe extern "C" fn no_post(
+    _srq: *mut ibv_srq,
+    _wr: *mut ibv_recv_wr,
+    _bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    libc::EOPNOTSUPP
 }
