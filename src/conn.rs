@@ -373,12 +373,13 @@ impl Connection {
         let remote = dst.at(offset, value.len(), FUNCTION);
         let flags = operation.completion.send_flags();
         let qp = self.id.qp();
-        if qp.native().atomic_write {
-            return qp.post_atomic_write(remote, value, operation.wr_id, flags, FUNCTION);
+        let wr_id = operation.wr_id;
+        if let Some(posted) = qp.post_atomic_write(remote, value, wr_id, flags, FUNCTION) {
+            return posted;
         }
         let request = SendRequest {
             opcode: ibv_wr_opcode::IBV_WR_RDMA_WRITE,
-            wr_id: operation.wr_id,
+            wr_id,
             // The fence keeps the write behind a read that stands in for a flush.
             flags: flags | INLINE | FENCE,
             immediate: 0,

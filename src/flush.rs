@@ -62,7 +62,7 @@ pub(crate) struct ReadBack {
 
 impl Flush {
     pub(crate) fn new(peer: &Peer, qp: &QueuePair) -> Result<Self, Error> {
-        if qp.native().flush {
+        if qp.can_flush() {
             return Ok(Flush::Native);
         }
         let page = Page::map()?;
@@ -101,6 +101,7 @@ impl Flush {
                     send_flags,
                     c"rpma_mr_flush",
                 )
+                .unwrap_or(Err(Error::NoSupp))
             }
             Flush::ReadBack(helper) => {
                 // Not beyond what is flushed: the region may end there. Of nothing, nothing is

@@ -62,6 +62,11 @@ impl Released {
         !self.0.swap(true, Ordering::AcqRel)
     }
 
+    /// Whether the object was released.
+    fn is_claimed(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
     /// Leaves the release to whoever comes last.
     fn defer(&self) {
         self.0.store(false, Ordering::Release);

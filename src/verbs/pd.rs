@@ -4,21 +4,26 @@
 //! Protection domain: what memory regions and queue pairs must share to work together.
 
 use std::ffi::CStr;
-use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::ptr::NonNull;
 
 use rdma_sys::ibv_pd;
 
+use super::Released;
 use super::context::DeviceContext;
 use crate::error::Error;
 use crate::log::log_error;
 use crate::sys::errno;
 
+// SAFETY: the provider's calls on a domain may come from any thread.
+unsafe impl Send for ProtectionDomain {}
+// SAFETY: as above.
+unsafe impl Sync for ProtectionDomain {}
+
 /// A protection domain of one device.
 pub(crate) struct ProtectionDomain {
-    /// Null once it was released.
-    raw: AtomicPtr<ibv_pd>,
+    raw: NonNull<ibv_pd>,
     device: DeviceContext,
+    released: Released,
 }
 
 impl ProtectionDomain {
@@ -27,10 +32,11 @@ impl ProtectionDomain {
         errno::set(0);
         // SAFETY: the context is open.
         let raw = unsafe { (device.provider().ibv_alloc_pd)(device.as_ptr()) };
-        if !raw.is_null() {
+        if let Some(raw) = NonNull::new(raw) {
             return Ok(ProtectionDomain {
-                raw: AtomicPtr::new(raw),
+                raw,
                 device,
+                released: Released::not_yet(),
             });
         }
         match errno::get() {
@@ -49,25 +55,26 @@ impl ProtectionDomain {
 
     /// The domain for use in a call; INVAL once it was released.
     pub(crate) fn get(&self) -> Result<NonNull<ibv_pd>, Error> {
-        NonNull::new(self.raw.load(Ordering::Acquire)).ok_or(Error::Inval)
+        if self.released.is_claimed() {
+            return Err(Error::Inval);
+        }
+        Ok(self.raw)
     }
 
     /// Releases the domain. If the provider refuses and `others_use_it`, it is released when the
     /// last of them is gone.
     pub(crate) fn release(&self, function: &CStr, others_use_it: bool) -> Result<(), Error> {
-        let raw = self.raw.swap(null_mut(), Ordering::AcqRel);
-        if raw.is_null() {
+        if !self.released.claim() {
             return Ok(());
         }
-        // SAFETY: the domain was allocated by this provider and the swap made this the only
-        // place that can release it.
-        let result = unsafe { (self.device.provider().ibv_dealloc_pd)(raw) };
+        // SAFETY: the domain is this object's own, and the claim made this its only release.
+        let result = unsafe { (self.device.provider().ibv_dealloc_pd)(self.raw.as_ptr()) };
         if result == 0 {
             return Ok(());
         }
         log_error!(function, "ibv_dealloc_pd failed: {}", errno::Text(result));
         if others_use_it {
-            self.raw.store(raw, Ordering::Release);
+            self.released.defer();
         }
         Err(Error::Provider)
     }

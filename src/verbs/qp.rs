@@ -7,7 +7,7 @@
 //! here is what is done with it in between, which is the data path: a work request is built on
 //! the stack and handed to the device's own function.
 
-use std::ffi::{CStr, c_int, c_uint};
+use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::ptr::{NonNull, null_mut};
 
 use rdma_sys::{
@@ -144,9 +144,93 @@ pub(crate) struct QueuePair {
     raw: NonNull<ibv_qp>,
     post_send: PostSend,
     post_recv: PostRecv,
-    /// The extended interface, and what of it the queue pair was created to do.
-    extended: Option<NonNull<ibv_qp_ex>>,
-    native: NativeOps,
+    native: Option<Native>,
+}
+
+/// The extended interface of a queue pair, for the native operations. The functions are looked up
+/// once, because a library that is too old for one of them has no place for it either.
+struct Native {
+    qp: NonNull<ibv_qp_ex>,
+    start: unsafe extern "C" fn(*mut ibv_qp_ex),
+    complete: unsafe extern "C" fn(*mut ibv_qp_ex) -> c_int,
+    flush: Option<WrFlush>,
+    atomic_write: Option<WrAtomicWrite>,
+}
+
+type WrFlush = unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, usize, u8, u8);
+type WrAtomicWrite = unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, *const c_void);
+
+impl Native {
+    /// The extended interface of a queue pair that was created with `created_with`.
+    ///
+    /// # Safety
+    /// As for [`QueuePair::new`].
+    unsafe fn of(
+        raw: NonNull<ibv_qp>,
+        provider: &'static Provider,
+        created_with: NativeOps,
+    ) -> Option<Self> {
+        if !created_with.any() {
+            return None;
+        }
+        // SAFETY: the queue pair is alive.
+        let qp = NonNull::new(unsafe { (provider.ibv_qp_to_qp_ex)(raw.as_ptr()) })?;
+        let extended = qp.as_ptr();
+        // SAFETY: the first two fields are there in every version of the extended interface; the
+        // others in each version that could create the queue pair with that ability.
+        unsafe {
+            Some(Native {
+                qp,
+                start: (*extended).wr_start?,
+                complete: (*extended).wr_complete?,
+                flush: if created_with.flush {
+                    (*extended).wr_flush
+                } else {
+                    None
+                },
+                atomic_write: if created_with.atomic_write {
+                    (*extended).wr_atomic_write
+                } else {
+                    None
+                },
+            })
+        }
+    }
+
+    /// Posts one request of the extended interface, which `build` makes.
+    #[inline(always)]
+    fn post(
+        &self,
+        wr_id: u64,
+        flags: c_uint,
+        function: &CStr,
+        build: impl FnOnce(*mut ibv_qp_ex),
+    ) -> Result<(), Error> {
+        let qp = self.qp.as_ptr();
+        // SAFETY: the queue pair is alive. Start opens a batch, in which this thread alone may
+        // touch the fields until it completes it.
+        let number = unsafe {
+            (self.start)(qp);
+            (*qp).wr_id = wr_id;
+            (*qp).wr_flags = flags;
+            build(qp);
+            (self.complete)(qp)
+        };
+        if number == 0 {
+            return Ok(());
+        }
+        report_complete(function, wr_id, number);
+        Err(Error::Provider)
+    }
+}
+
+#[cold]
+fn report_complete(function: &CStr, wr_id: u64, number: c_int) {
+    log_error!(
+        function,
+        "ibv_wr_complete(wr_id={wr_id:#x}) failed: {}",
+        errno::Text(number)
+    );
 }
 
 // SAFETY: posting from several threads is allowed by the verbs interface, except through the
@@ -166,22 +250,12 @@ impl QueuePair {
     ) -> Self {
         // SAFETY: a live queue pair has a valid context, whose operations never change.
         let ops = unsafe { &(*(*raw.as_ptr()).context).ops };
-        let extended = if native.any() {
-            // SAFETY: the queue pair is alive.
-            NonNull::new(unsafe { (provider.ibv_qp_to_qp_ex)(raw.as_ptr()) })
-        } else {
-            None
-        };
         QueuePair {
             raw,
             post_send: ops.post_send.unwrap_or(no_post_send),
             post_recv: ops.post_recv.unwrap_or(no_post_recv),
-            extended,
-            native: if extended.is_some() {
-                native
-            } else {
-                NativeOps::default()
-            },
+            // SAFETY: the contract.
+            native: unsafe { Native::of(raw, provider, native) },
         }
     }
 
@@ -190,10 +264,9 @@ impl QueuePair {
         unsafe { (*self.raw.as_ptr()).qp_num }
     }
 
-    /// What the queue pair can do beyond the basics.
-    #[inline]
-    pub(crate) fn native(&self) -> NativeOps {
-        self.native
+    /// Whether it can flush natively.
+    pub(crate) fn can_flush(&self) -> bool {
+        self.native.as_ref().is_some_and(|n| n.flush.is_some())
     }
 
     /// Posts one request to the send queue.
@@ -251,8 +324,9 @@ impl QueuePair {
         })
     }
 
-    /// Posts a native flush of `len` bytes. `kind` is one of the provider's placement types.
-    #[inline]
+    /// Posts a native flush of `len` bytes; `None` if the queue pair cannot. `kind` is one of the
+    /// provider's placement types.
+    #[inline(always)]
     pub(crate) fn post_flush(
         &self,
         remote: RemoteAddress,
@@ -261,31 +335,18 @@ impl QueuePair {
         wr_id: u64,
         flags: c_uint,
         function: &CStr,
-    ) -> Result<(), Error> {
-        if !self.native.flush {
-            return Err(Error::NoSupp);
-        }
-        self.post_extended(wr_id, flags, function, |qp| {
-            // SAFETY: `qp` is alive; a library that created it with native flush (checked above)
-            // lays its structure out with this field, an older one would not.
-            let flush = unsafe { (*qp).wr_flush }.ok_or(Error::NoSupp)?;
+    ) -> Option<Result<(), Error>> {
+        let native = self.native.as_ref()?;
+        let flush = native.flush?;
+        Some(native.post(wr_id, flags, function, |qp| {
+            let (kind, level) = (kind as u8, IBV_FLUSH_RANGE as u8);
             // SAFETY: the batch is open.
-            unsafe {
-                flush(
-                    qp,
-                    remote.key,
-                    remote.address,
-                    len,
-                    kind as u8,
-                    IBV_FLUSH_RANGE as u8,
-                );
-            }
-            Ok(())
-        })
+            unsafe { flush(qp, remote.key, remote.address, len, kind, level) };
+        }))
     }
 
-    /// Posts a native atomic write.
-    #[inline]
+    /// Posts a native atomic write; `None` if the queue pair cannot.
+    #[inline(always)]
     pub(crate) fn post_atomic_write(
         &self,
         remote: RemoteAddress,
@@ -293,59 +354,13 @@ impl QueuePair {
         wr_id: u64,
         flags: c_uint,
         function: &CStr,
-    ) -> Result<(), Error> {
-        if !self.native.atomic_write {
-            return Err(Error::NoSupp);
-        }
-        self.post_extended(wr_id, flags, function, |qp| {
-            // SAFETY: as in `post_flush`, for native atomic write.
-            let write = unsafe { (*qp).wr_atomic_write }.ok_or(Error::NoSupp)?;
+    ) -> Option<Result<(), Error>> {
+        let native = self.native.as_ref()?;
+        let write = native.atomic_write?;
+        Some(native.post(wr_id, flags, function, |qp| {
             // SAFETY: the batch is open; the provider copies the value during the call.
             unsafe { write(qp, remote.key, remote.address, value.as_ptr().cast()) };
-            Ok(())
-        })
-    }
-
-    /// Runs `build` between the start and the completion of a batch of the extended interface.
-    #[inline]
-    fn post_extended(
-        &self,
-        wr_id: u64,
-        flags: c_uint,
-        function: &CStr,
-        build: impl FnOnce(*mut ibv_qp_ex) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let qp = self.extended.ok_or(Error::NoSupp)?.as_ptr();
-        // SAFETY: the queue pair is alive, and these fields are there in every version of the
-        // extended interface.
-        let (start, complete, abort) =
-            unsafe { ((*qp).wr_start, (*qp).wr_complete, (*qp).wr_abort) };
-        let (Some(start), Some(complete), Some(abort)) = (start, complete, abort) else {
-            return Err(Error::NoSupp);
-        };
-        // SAFETY: start opens a batch, in which this thread alone may touch the fields until it
-        // completes or aborts it.
-        unsafe {
-            start(qp);
-            (*qp).wr_id = wr_id;
-            (*qp).wr_flags = flags;
-        }
-        if let Err(error) = build(qp) {
-            // SAFETY: the batch is open.
-            unsafe { abort(qp) };
-            return Err(error);
-        }
-        // SAFETY: the batch is open.
-        let number = unsafe { complete(qp) };
-        if number == 0 {
-            return Ok(());
-        }
-        log_error!(
-            function,
-            "ibv_wr_complete(wr_id={wr_id:#x}) failed: {}",
-            errno::Text(number)
-        );
-        Err(Error::Provider)
+        }))
     }
 }
 

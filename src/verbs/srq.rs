@@ -5,23 +5,27 @@
 
 use std::ffi::{CStr, c_int};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use rdma_sys::{ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr};
 
-use super::check_and_set_errno;
 use super::context::DeviceContext;
 use super::pd::ProtectionDomain;
 use super::qp::{Element, ReceiveRequest};
+use super::{Released, check_and_set_errno};
 use crate::error::Error;
 use crate::log::log_error;
 use crate::sys::errno;
 
+// SAFETY: the provider's calls on a queue may come from any thread.
+unsafe impl Send for RawSharedReceiveQueue {}
+// SAFETY: as above.
+unsafe impl Sync for RawSharedReceiveQueue {}
+
 /// A shared receive queue of the provider.
 pub(crate) struct RawSharedReceiveQueue {
-    /// Null once it was released.
-    raw: AtomicPtr<ibv_srq>,
+    raw: NonNull<ibv_srq>,
     device: DeviceContext,
+    released: Released,
     post: unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
 }
 
@@ -43,53 +47,54 @@ impl RawSharedReceiveQueue {
         };
         // SAFETY: the domain is alive and the attributes valid for the call.
         let raw = unsafe { (device.provider().ibv_create_srq)(domain.as_ptr(), &raw mut attr) };
-        if raw.is_null() {
+        let Some(raw) = NonNull::new(raw) else {
             log_error!(
                 function,
                 "ibv_create_srq(max_wr={requests}) failed: {}",
                 errno::Text(errno::get())
             );
             return Err(Error::Provider);
-        }
+        };
         // SAFETY: a queue's context is valid, and its operations never change.
-        let post = unsafe { (*(*raw).context).ops.post_srq_recv }.unwrap_or(no_post);
+        let post = unsafe { (*(*raw.as_ptr()).context).ops.post_srq_recv }.unwrap_or(no_post);
         Ok(RawSharedReceiveQueue {
-            raw: AtomicPtr::new(raw),
+            raw,
             device,
+            released: Released::not_yet(),
             post,
         })
     }
 
     /// The queue for use in a call; INVAL once it was released.
     pub(crate) fn get(&self) -> Result<NonNull<ibv_srq>, Error> {
-        NonNull::new(self.raw.load(Ordering::Acquire)).ok_or(Error::Inval)
+        if self.released.is_claimed() {
+            return Err(Error::Inval);
+        }
+        Ok(self.raw)
     }
 
     /// Posts one receive request.
     #[inline(always)]
     pub(crate) fn post(&self, wr_id: u64, element: Element, function: &CStr) -> Result<(), Error> {
-        let queue = self.get()?;
         // SAFETY: the queue is alive, and the request valid for the call.
         ReceiveRequest { wr_id, element }.post_with(
             function,
             "ibv_post_srq_recv",
-            |wr, bad| unsafe { (self.post)(queue.as_ptr(), wr, bad) },
+            |wr, bad| unsafe { (self.post)(self.raw.as_ptr(), wr, bad) },
         )
     }
 
     /// Releases the queue. If the provider refuses and `others_use_it`, it is released when the
     /// last of them is gone.
     pub(crate) fn release(&self, function: &CStr, others_use_it: bool) -> Result<(), Error> {
-        let raw = self.raw.swap(null_mut(), Ordering::AcqRel);
-        if raw.is_null() {
+        if !self.released.claim() {
             return Ok(());
         }
-        // SAFETY: the queue was created by this provider and the swap made this the only place
-        // that can release it.
-        let result = unsafe { (self.device.provider().ibv_destroy_srq)(raw) };
+        // SAFETY: the queue is this object's own, and the claim made this its only release.
+        let result = unsafe { (self.device.provider().ibv_destroy_srq)(self.raw.as_ptr()) };
         let released = check_and_set_errno(function, "ibv_destroy_srq", result);
         if released.is_err() && others_use_it {
-            self.raw.store(raw, Ordering::Release);
+            self.released.defer();
         }
         released
     }
