@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright 2026, The rpma developers
+#
+# lib.sh - what the two runners share: finding a library, reading memcheck's reports, counting verdicts. It is sourced,
+# and expects die() and $work, a folder for temporary files.
+
+# The library in folder $1, whatever its file is called there.
+library_in() {
+    local file
+    for file in "$1/librpma.so.0" "$1/librpma.so"; do
+        [[ -e $file ]] && { readlink -f "$file"; return; }
+    done
+    die "no librpma.so.0 or librpma.so in $1"
+}
+
+# A folder, named after $1, that holds the library of folder $2 and nothing else, under the name that the linker looks
+# for and the one that programs carry: no other library can be picked up with it.
+library_dir() {
+    local dir=$work/lib.$1 file
+    file=$(library_in "$2") || exit 2
+    mkdir -p "$dir"
+    ln -sfn "$file" "$dir/librpma.so"
+    ln -sfn "$file" "$dir/librpma.so.0"
+    printf '%s' "$dir"
+}
+
+# memcheck's command line for a program whose reports go to folder $1.
+memcheck() {
+    printf '%s\0' valgrind --quiet --trace-children=yes --child-silent-after-fork=yes --num-callers=40 \
+        --leak-check=full --show-leak-kinds=definite,possible --suppressions="$here/common/memcheck.supp" \
+        --xml=yes --xml-file="$1/%p.xml"
+}
+
+# The errors in the reports in folder $1 that have librpma in a stack, as text; nothing if there are none.
+memcheck_errors() {
+    cat "$1"/*.xml 2>/dev/null | awk '
+        /<error>/ { text = ""; ours = 0; inside = 1 }
+        inside && /<obj>.*librpma\.so/ { ours = 1 }
+        inside && /<(kind|what|text|fn|file|line)>/ { gsub(/<[^>]*>/, ""); text = text $0 "\n" }
+        /<\/error>/ { if (ours) printf "%s", text; inside = 0 }'
+}
+
+passed=0 failed=0 skipped=0
+
+# Prints the verdict in file $1 and counts it.
+count() {
+    cat "$1"
+    case $(head -c 4 "$1") in
+    PASS) ((++passed)) ;;
+    SKIP) ((++skipped)) ;;
+    *) ((++failed)) ;;
+    esac
+}
+
+# The last line, and whether all is well.
+sum_up() {
+    printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+    ((failed == 0))
+}
