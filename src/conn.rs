@@ -12,6 +12,7 @@ use rdma_sys::{ibv_sge, ibv_wr_opcode, rdma_cm_event_type as cm};
 use crate::conn_req::Queues;
 use crate::cq::CompletionQueue;
 use crate::error::{Error, FirstError};
+use crate::fault;
 use crate::flush::{Flush, FlushRequest, FlushType};
 use crate::log::{log_error, log_notice, log_warning};
 use crate::mr::{LocalRange, RemoteRegion, element_of};
@@ -270,6 +271,7 @@ impl Connection {
     pub fn wait(&self) -> Result<Announced<'_>, Error> {
         let channel = self.queues.channel.as_ref();
         let channel = channel.ok_or(Error::NotSharedChannel)?;
+        fault::point(c"rpma_conn_wait", Error::NoCompletion)?;
         let event = channel.next_event().ok_or(Error::NoCompletion)?;
         let announced = if self.queues.cq.raw().raised(&event) {
             Announced {
@@ -407,6 +409,7 @@ impl Connection {
         operation: Operation,
     ) -> Result<(), Error> {
         const FUNCTION: &CStr = c"rpma_flush";
+        fault::point(FUNCTION, Error::NoSupp)?;
         if kind == FlushType::Persistent && !self.direct_write_to_pmem.load(Ordering::Relaxed) {
             log_error!(
                 FUNCTION,

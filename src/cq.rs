@@ -8,6 +8,7 @@ use std::ffi::c_int;
 use rdma_sys::ibv_wc;
 
 use crate::error::{Error, FirstError};
+use crate::fault;
 use crate::log::{log_debug, log_error};
 use crate::verbs::context::DeviceContext;
 use crate::verbs::cq::{CompletionChannel, RawCompletionQueue};
@@ -82,6 +83,7 @@ impl CompletionQueue {
         let Channel::Own(channel) = &self.channel else {
             return Err(Error::SharedChannel);
         };
+        fault::point(c"rpma_cq_wait", Error::NoCompletion)?;
         channel.next_event().ok_or(Error::NoCompletion)?;
         self.raw.acknowledge();
         self.raw.request_notification(c"rpma_cq_wait")
@@ -96,6 +98,7 @@ impl CompletionQueue {
     /// `wc` is valid for writing `entries` completions.
     #[inline(always)]
     pub(crate) unsafe fn poll(&self, entries: c_int, wc: *mut ibv_wc) -> Result<c_int, Error> {
+        fault::point(c"rpma_cq_get_wc", Error::Provider)?;
         // SAFETY: the contract.
         let got = unsafe { self.raw.poll(entries, wc) };
         if got == 0 {
@@ -122,7 +125,7 @@ impl CompletionQueue {
         {
             first.note(channel.release(c"rpma_cq_delete"));
         }
-        first.into_result()
+        fault::after(first.into_result(), c"rpma_cq_delete")
     }
 }
 

@@ -24,6 +24,7 @@ pub mod device;
 pub mod ep;
 pub mod error;
 mod fabric;
+mod fault;
 pub mod flush;
 pub mod log;
 pub mod mr;

@@ -9,6 +9,7 @@ use std::ffi::c_int;
 use crate::conn_cfg::clip;
 use crate::cq::CompletionQueue;
 use crate::error::Error;
+use crate::fault;
 use crate::log::log_info;
 use crate::srq::SharedReceiveQueue;
 use crate::srq_cfg::SrqConfig;
@@ -122,7 +123,8 @@ impl Peer {
     /// Releases the protection domain; with `others_use_it`, a refusal is retried when the last
     /// of them is gone.
     pub(crate) fn release(&self, others_use_it: bool) -> Result<(), Error> {
-        self.pd.release(c"rpma_peer_delete", others_use_it)
+        let released = self.pd.release(c"rpma_peer_delete", others_use_it);
+        fault::after(released, c"rpma_peer_delete")
     }
 }
 

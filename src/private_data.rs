@@ -4,6 +4,7 @@
 //! Private data: what one side sends along with its connect request or its answer.
 
 use crate::error::Error;
+use crate::fault;
 use crate::sys::alloc::try_copy;
 
 /// A copy of the other side's private data, possibly empty. Its address does not change when it
@@ -15,6 +16,7 @@ pub(crate) struct PrivateData {
 
 impl PrivateData {
     pub(crate) fn copy_of(bytes: &[u8]) -> Result<Self, Error> {
+        fault::point(c"rpma_private_data_store", Error::NoMem)?;
         let bytes = if bytes.is_empty() {
             None
         } else {

@@ -7,6 +7,7 @@ use std::ffi::CStr;
 use std::ffi::c_char;
 
 use crate::error::Error;
+use crate::fault;
 use crate::sys::alloc::{Shared, try_box};
 
 /// A C type that stands for an object of the core: the handle is the object's address.
@@ -59,6 +60,7 @@ impl<T> Out<T> {
     /// The C contract: what is not null is valid for a write while the call lasts.
     #[inline(always)]
     pub(super) unsafe fn new(place: *mut T) -> Result<Self, Error> {
+        fault::point(c"rpma", Error::Inval)?;
         if place.is_null() {
             Err(Error::Inval)
         } else {
@@ -77,6 +79,7 @@ impl<T> Out<T> {
 impl<H: Handle> Out<*mut H> {
     /// Gives an object to the caller.
     pub(super) fn give(self, object: H::Object) -> Result<(), Error> {
+        fault::point(c"rpma", Error::NoMem)?;
         let object = try_box(object)?;
         self.set(Box::into_raw(object).cast());
         Ok(())
@@ -84,6 +87,7 @@ impl<H: Handle> Out<*mut H> {
 
     /// Gives an object to the caller that the library may go on to use as well.
     pub(super) fn share(self, object: H::Object) -> Result<(), Error> {
+        fault::point(c"rpma", Error::NoMem)?;
         let object = Shared::try_new(object)?;
         self.set(object.into_raw().cast_mut().cast());
         Ok(())

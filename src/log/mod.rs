@@ -220,6 +220,20 @@ pub(crate) fn emit(
     }
 }
 
+/// Writes a marker to standard error, whatever the thresholds say.
+#[cfg(feature = "fault-injection")]
+pub(crate) fn mark(function: &CStr, text: fmt::Arguments<'_>) {
+    let _kept = errno::Preserve::new();
+    let message = FixedText::<128>::with_newline(text);
+    default::write_to_stderr(&Record {
+        level: Level::Debug,
+        file: c"fault.rs",
+        line: line!(),
+        function,
+        message: message.as_c_str(),
+    });
+}
+
 /// Reads the environment and opens syslog: when the library is loaded.
 pub(crate) fn start() {
     crate::sys::syslog::open();

@@ -11,6 +11,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use crate::error::Error;
+use crate::fault;
 use crate::log::log_fatal;
 use crate::sys::errno;
 
@@ -27,6 +28,7 @@ unsafe impl Sync for Page {}
 
 impl Page {
     pub(crate) fn map() -> Result<Self, Error> {
+        fault::point(c"rpma_flush_apm_new", Error::NoMem)?;
         // SAFETY: sysconf has no preconditions.
         let len = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let Ok(len) = usize::try_from(len) else {

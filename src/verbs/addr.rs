@@ -12,6 +12,7 @@ use rdma_sys::{ibv_qp_type, rdma_addrinfo, rdma_port_space};
 
 use super::provider::Provider;
 use crate::error::Error;
+use crate::fault;
 use crate::log::log_error;
 use crate::sys::errno;
 
@@ -41,6 +42,7 @@ impl AddressInfo {
         service: Option<&CStr>,
         side: Side,
     ) -> Result<Self, Error> {
+        fault::point(c"rpma_info_new", Error::Provider)?;
         let mut hints = MaybeUninit::<rdma_addrinfo>::zeroed();
         let hints_ptr = hints.as_mut_ptr();
         // SAFETY: plain data, zeroed, with these fields set.

@@ -25,6 +25,7 @@ use super::provider::Provider;
 use super::qp::{NativeOps, QueuePair};
 use super::srq::RawSharedReceiveQueue;
 use crate::error::Error;
+use crate::fault;
 use crate::log::{log_error, log_info};
 use crate::sys::errno;
 
@@ -47,6 +48,7 @@ unsafe impl Sync for EventChannel {}
 
 impl EventChannel {
     pub(crate) fn create(provider: &'static Provider, function: &CStr) -> Result<Self, Error> {
+        fault::point(function, Error::Provider)?;
         // SAFETY: no preconditions.
         let raw = unsafe { (provider.rdma_create_event_channel)() };
         NonNull::new(raw)
@@ -69,6 +71,7 @@ impl EventChannel {
 
     /// Takes the next event; waits for one unless the descriptor is non-blocking.
     pub(crate) fn next_event(&self, function: &CStr) -> Result<CmEvent, Error> {
+        fault::point(function, Error::Provider)?;
         let mut event = null_mut();
         // SAFETY: the channel is alive and the place for the answer valid.
         let result =
@@ -162,7 +165,7 @@ impl CmEvent {
         let event = ManuallyDrop::new(self);
         // SAFETY: the event is this object's own, which is not used after this call.
         let result = unsafe { (event.provider.rdma_ack_cm_event)(event.raw.as_ptr()) };
-        check(function, "rdma_ack_cm_event", result)
+        fault::after(check(function, "rdma_ack_cm_event", result), function)
     }
 }
 
@@ -243,6 +246,7 @@ impl CmId {
         channel: Option<&EventChannel>,
         function: &CStr,
     ) -> Result<Self, Error> {
+        fault::point(function, Error::Provider)?;
         let mut raw = null_mut();
         // SAFETY: the channel is alive, and the place for the answer valid.
         let result = unsafe {
@@ -277,6 +281,7 @@ impl CmId {
 
     /// Binds the identifier to an address of this machine.
     pub(crate) fn bind(&self, address: &AddressInfo, shown: &CStr) -> Result<(), Error> {
+        fault::point(c"rpma_info_bind_addr", Error::Provider)?;
         // SAFETY: identifier and address are alive.
         let result = unsafe { (self.provider.rdma_bind_addr)(self.raw.as_ptr(), address.source()) };
         if result == 0 {
@@ -305,6 +310,7 @@ impl CmId {
         shown: &CStr,
         timeout_ms: c_int,
     ) -> Result<(), Error> {
+        fault::point(c"rpma_info_resolve_addr", Error::Provider)?;
         // SAFETY: identifier and addresses are alive.
         let result = unsafe {
             (self.provider.rdma_resolve_addr)(
@@ -334,6 +340,7 @@ impl CmId {
 
     /// Finds the way to the address that was resolved.
     pub(crate) fn resolve_route(&self, timeout_ms: c_int, function: &CStr) -> Result<(), Error> {
+        fault::point(function, Error::Provider)?;
         // SAFETY: the identifier is alive.
         let result = unsafe { (self.provider.rdma_resolve_route)(self.raw.as_ptr(), timeout_ms) };
         if result == 0 {
@@ -349,6 +356,7 @@ impl CmId {
 
     /// Starts to take connect requests.
     pub(crate) fn listen(&self, backlog: c_int, function: &CStr) -> Result<(), Error> {
+        fault::point(function, Error::Provider)?;
         // SAFETY: the identifier is alive.
         let result = unsafe { (self.provider.rdma_listen)(self.raw.as_ptr(), backlog) };
         check(function, "rdma_listen", result)
@@ -358,7 +366,7 @@ impl CmId {
     pub(crate) fn reject(&self, function: &CStr) -> Result<(), Error> {
         // SAFETY: the identifier is alive; there is no private data.
         let result = unsafe { (self.provider.rdma_reject)(self.raw.as_ptr(), null(), 0) };
-        check(function, "rdma_reject", result)
+        fault::after(check(function, "rdma_reject", result), function)
     }
 
     /// Creates the identifier's queue pair. If the provider refuses the native abilities, the
@@ -368,6 +376,9 @@ impl CmId {
         attributes: &QueuePairAttributes<'_>,
         function: &CStr,
     ) -> Result<QpId, (CmId, Error)> {
+        if let Err(error) = fault::point(function, Error::Provider) {
+            return Err((self, error));
+        }
         let mut native = attributes.native;
         loop {
             let mut attr = match attributes.to_raw(native) {
@@ -419,7 +430,7 @@ impl CmId {
         let id = ManuallyDrop::new(self);
         // SAFETY: the identifier is this object's own, which is not used after this call.
         let result = unsafe { (id.provider.rdma_destroy_id)(id.raw.as_ptr()) };
-        check(function, "rdma_destroy_id", result)
+        fault::after(check(function, "rdma_destroy_id", result), function)
     }
 }
 
@@ -449,6 +460,7 @@ impl QpId {
         channel: Option<&EventChannel>,
         function: &CStr,
     ) -> Result<(), Error> {
+        fault::point(function, Error::Provider)?;
         // SAFETY: identifier and channel are alive.
         let result = unsafe {
             (self.id.provider.rdma_migrate_id)(
@@ -461,6 +473,7 @@ impl QpId {
 
     /// Asks the other side for a connection.
     pub(crate) fn connect(&self, private_data: &[u8], function: &CStr) -> Result<(), Error> {
+        fault::point(function, Error::Provider)?;
         let mut param = parameters(private_data);
         // SAFETY: the identifier and the parameters are valid for the call.
         let result =
@@ -470,6 +483,7 @@ impl QpId {
 
     /// Grants the other side the connection it asked for.
     pub(crate) fn accept(&self, private_data: &[u8], function: &CStr) -> Result<(), Error> {
+        fault::point(function, Error::Provider)?;
         let mut param = parameters(private_data);
         // SAFETY: the identifier and the parameters are valid for the call.
         let result =
@@ -479,6 +493,7 @@ impl QpId {
 
     /// Starts to end the connection.
     pub(crate) fn disconnect(&self, function: &CStr) -> Result<(), Error> {
+        fault::point(function, Error::Provider)?;
         // SAFETY: the identifier is alive.
         let result = unsafe { (self.id.provider.rdma_disconnect)(self.id.raw.as_ptr()) };
         check(function, "rdma_disconnect", result)

@@ -12,6 +12,7 @@ use rdma_sys::{ibv_comp_channel, ibv_cq, ibv_wc};
 use super::context::DeviceContext;
 use super::{Released, check_and_set_errno};
 use crate::error::Error;
+use crate::fault;
 use crate::log::log_error;
 use crate::sys::errno;
 
@@ -33,6 +34,7 @@ unsafe impl Sync for CompletionChannel {}
 
 impl CompletionChannel {
     pub(crate) fn create(device: DeviceContext, function: &CStr) -> Result<Self, Error> {
+        fault::point(function, Error::Provider)?;
         // SAFETY: the context is open.
         let raw = unsafe { (device.provider().ibv_create_comp_channel)(device.as_ptr()) };
         NonNull::new(raw)
@@ -130,6 +132,7 @@ impl RawCompletionQueue {
         channel: &CompletionChannel,
         function: &CStr,
     ) -> Result<Self, Error> {
+        fault::point(function, Error::Provider)?;
         // SAFETY: context and channel are alive; the channel outlives the queue, because its
         // owner releases them in that order.
         let raw = unsafe {
@@ -167,6 +170,7 @@ impl RawCompletionQueue {
     /// Asks for an event on the channel at the next completion of any kind.
     #[inline]
     pub(crate) fn request_notification(&self, function: &CStr) -> Result<(), Error> {
+        fault::point(function, Error::Provider)?;
         let queue = self.raw.as_ptr();
         // SAFETY: the queue is alive, and with it its context.
         let result = unsafe {

@@ -13,6 +13,7 @@ use super::check_and_set_errno;
 use super::context::DeviceContext;
 use super::pd::ProtectionDomain;
 use crate::error::Error;
+use crate::fault;
 use crate::log::log_error;
 use crate::sys::errno;
 
@@ -41,6 +42,7 @@ impl MemoryRegion {
         on_demand_paging: bool,
         function: &CStr,
     ) -> Result<Self, Error> {
+        fault::point(function, Error::Provider)?;
         let domain = pd.get()?;
         let register = |access: ibv_access_flags| {
             // SAFETY: the domain is alive; the provider checks the range itself.
@@ -120,6 +122,7 @@ impl MemoryRegion {
         flags: u32,
         function: &CStr,
     ) -> Result<(), Error> {
+        fault::point(function, Error::Provider)?;
         let mut element = self.element(offset, len);
         let extended = self.device.extended(offset_of!(verbs_context, advise_mr));
         let result = extended
@@ -150,7 +153,7 @@ impl MemoryRegion {
 
     /// Ends the registration and gives the provider's error back.
     pub(crate) fn release(self, function: &CStr) -> Result<(), Error> {
-        ManuallyDrop::new(self).deregister(function)
+        fault::after(ManuallyDrop::new(self).deregister(function), function)
     }
 
     fn deregister(&self, function: &CStr) -> Result<(), Error> {

@@ -11,6 +11,7 @@ use rdma_sys::ibv_pd;
 use super::Released;
 use super::context::DeviceContext;
 use crate::error::Error;
+use crate::fault;
 use crate::log::log_error;
 use crate::sys::errno;
 
@@ -28,6 +29,7 @@ pub(crate) struct ProtectionDomain {
 
 impl ProtectionDomain {
     pub(crate) fn alloc(device: DeviceContext, function: &CStr) -> Result<Self, Error> {
+        fault::point(function, Error::Provider)?;
         // The manual promises no errno, but there is one: zeroed first, to tell whether it is new.
         errno::set(0);
         // SAFETY: the context is open.

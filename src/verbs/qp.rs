@@ -18,6 +18,7 @@ use rdma_sys::{
 
 use super::provider::Provider;
 use crate::error::Error;
+use crate::fault;
 use crate::log::log_error;
 use crate::sys::errno;
 
@@ -104,6 +105,7 @@ impl ReceiveRequest {
         call: &str,
         post: impl FnOnce(*mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
     ) -> Result<(), Error> {
+        fault::point(function, Error::Provider)?;
         let mut element = self.element;
         let mut wr = ibv_recv_wr {
             wr_id: self.wr_id,
@@ -206,6 +208,7 @@ impl Native {
         function: &CStr,
         build: impl FnOnce(*mut ibv_qp_ex),
     ) -> Result<(), Error> {
+        fault::point(function, Error::Provider)?;
         let qp = self.qp.as_ptr();
         // SAFETY: the queue pair is alive. Start opens a batch, in which this thread alone may
         // touch the fields until it completes it.
@@ -272,6 +275,7 @@ impl QueuePair {
     /// Posts one request to the send queue.
     #[inline(always)]
     pub(crate) fn post_send(&self, request: SendRequest, function: &CStr) -> Result<(), Error> {
+        fault::point(function, Error::Provider)?;
         let mut element = request.element;
         let mut wr = ibv_send_wr {
             wr_id: request.wr_id,

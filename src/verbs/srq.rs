@@ -13,6 +13,7 @@ use super::pd::ProtectionDomain;
 use super::qp::{Element, ReceiveRequest};
 use super::{Released, check_and_set_errno};
 use crate::error::Error;
+use crate::fault;
 use crate::log::log_error;
 use crate::sys::errno;
 
@@ -35,6 +36,7 @@ impl RawSharedReceiveQueue {
         requests: u32,
         function: &CStr,
     ) -> Result<Self, Error> {
+        fault::point(function, Error::Provider)?;
         let domain = pd.get()?;
         let device = pd.device();
         let mut attr = ibv_srq_init_attr {
