@@ -1,7 +1,40 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copyright 2026, The rpma developers
 
-//! Remote persistent memory access.
+//! Remote persistent memory access: a drop-in replacement for the C library librpma, with a
+//! software fabric where there is no RDMA device.
+//!
+//! # Layers
+//!
+//! - `capi` is the C interface: it checks the callers' pointers and arguments, calls the core and
+//!   turns errors into codes. One file per object.
+//! - The files beside this one are the core: safe code that knows librpma's rules.
+//! - [`verbs`] owns the provider's objects and makes all calls to it, through one table.
+//! - [`soft`] is the software fabric, which fills that table and the verbs structures itself.
+//! - `sys` wraps what the core needs of the C library and the allocator.
+//!
+//! `unsafe` lives in `capi`, `verbs`, `sys`, and the parts of `soft` that touch registered memory
+//! or fill C structures.
 
+pub mod conn;
+pub mod conn_cfg;
+pub mod conn_req;
+pub mod cq;
+pub mod device;
+pub mod ep;
+pub mod error;
+mod fabric;
+pub mod flush;
+pub mod log;
+pub mod mr;
+pub mod peer;
+pub mod peer_cfg;
+mod private_data;
 pub mod soft;
+pub mod srq;
+pub mod srq_cfg;
+mod sys;
 pub mod verbs;
+
+#[cfg(feature = "capi")]
+pub mod capi;

@@ -250,14 +250,10 @@ impl Id {
         (state.source, state.destination)
     }
 
-    pub fn qp(&self) -> Option<Arc<Qp>> {
-        self.state.lock().qp.clone()
-    }
-
     /// Gives the id a queue pair to connect.
     pub fn attach_qp(&self, qp: Arc<Qp>) -> Result<(), Errno> {
         let mut state = self.state.lock();
-        if state.qp.is_some() {
+        if state.qp.as_ref().is_some_and(|old| !old.is_destroyed()) {
             return Err(Errno::INVAL);
         }
         state.qp = Some(qp);

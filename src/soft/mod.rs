@@ -43,9 +43,9 @@ pub mod wire;
 use crate::verbs::provider::Provider;
 
 /// The fabric as a table of functions.
-pub fn provider() -> Provider {
+pub fn provider() -> &'static Provider {
     use verbs::*;
-    Provider {
+    static PROVIDER: Provider = Provider {
         ibv_get_device_list,
         ibv_free_device_list,
         ibv_get_device_name,
@@ -62,6 +62,7 @@ pub fn provider() -> Provider {
         ibv_ack_cq_events,
         ibv_create_srq,
         ibv_destroy_srq,
+        ibv_destroy_qp,
         ibv_qp_to_qp_ex,
         rdma_create_event_channel,
         rdma_destroy_event_channel,
@@ -83,5 +84,6 @@ pub fn provider() -> Provider {
         rdma_get_cm_event,
         rdma_ack_cm_event,
         rdma_event_str,
-    }
+    };
+    &PROVIDER
 }

@@ -137,6 +137,10 @@ impl Qp {
         self.state.load(Ordering::Acquire)
     }
 
+    pub fn is_destroyed(&self) -> bool {
+        self.state() == state::RESET
+    }
+
     pub fn set_observer(&self, observer: Weak<dyn Observer>) {
         *self.observer.lock() = Some(observer);
     }

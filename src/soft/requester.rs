@@ -259,13 +259,6 @@ impl Requester {
         Ok(())
     }
 
-    /// Takes back the newest request; only for requests that were not framed yet.
-    pub fn unpost(&mut self) {
-        if self.tail > self.cursor {
-            self.tail -= 1;
-        }
-    }
-
     /// The next frame, if one may be sent now.
     pub fn next_frame(&mut self) -> Option<RequestFrame> {
         if self.paused {

@@ -11,19 +11,34 @@
 //! knowledge of librpma's objects, or of the software fabric's insides.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::fmt;
 
-use libloading::Library;
 use rdma_sys::{
     ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd, ibv_qp,
     ibv_qp_ex, ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr, rdma_addrinfo, rdma_cm_event,
     rdma_cm_event_type, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_port_space,
 };
 
+use crate::sys::dl::{Library, LoaderText};
+
 /// One of the two libraries that make up the system's RDMA stack.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 enum Lib {
     Verbs,
     RdmaCm,
+}
+
+impl Lib {
+    fn file(self) -> &'static CStr {
+        match self {
+            Lib::Verbs => c"libibverbs.so.1",
+            Lib::RdmaCm => c"librdmacm.so.1",
+        }
+    }
+
+    fn open(self) -> Result<Library, LoadError> {
+        Library::open(self.file()).map_err(|said| LoadError { lib: self, said })
+    }
 }
 
 macro_rules! provider_table {
@@ -34,24 +49,31 @@ macro_rules! provider_table {
         /// Thread safety: the table never changes after it was made; the functions behind it are
         /// as thread-safe as the manual pages of rdma-core say.
         pub struct Provider {
-            $(pub $name: unsafe extern "C" fn($($arg: $ty),*) $(-> $ret)?,)*
+            $(#[doc = concat!("`", stringify!($name), "(3)`")] pub $name: unsafe extern "C" fn($($arg: $ty),*) $(-> $ret)?,)*
         }
 
         impl Provider {
             /// Looks every function up in the two open libraries.
-            fn from_libraries(verbs: &'static Library, rdmacm: &'static Library)
-                -> Result<Self, LoadError>
-            {
+            fn from_libraries(verbs: Library, rdmacm: Library) -> Result<Self, LoadError> {
                 Ok(Provider { $($name: {
                     let library = match Lib::$lib { Lib::Verbs => verbs, Lib::RdmaCm => rdmacm };
-                    // SAFETY: the symbol's type is the prototype that this function has had since
-                    // version 1 of the library's interface; the library stays open for ever.
-                    let symbol = unsafe {
-                        library.get::<unsafe extern "C" fn($($ty),*) $(-> $ret)?>(
-                            concat!(stringify!($name), "\0").as_bytes(),
-                        )
+                    let name = const {
+                        match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                            Ok(name) => name,
+                            Err(_) => c"",
+                        }
                     };
-                    *symbol.map_err(|e| LoadError::new(Lib::$lib, &e))?
+                    let symbol = library
+                        .symbol(name)
+                        .map_err(|said| LoadError { lib: Lib::$lib, said })?;
+                    // SAFETY: the function behind this name has had this prototype since the
+                    // first version of the library's interface, and the library stays open.
+                    unsafe {
+                        std::mem::transmute::<
+                            std::ptr::NonNull<c_void>,
+                            unsafe extern "C" fn($($ty),*) $(-> $ret)?,
+                        >(symbol)
+                    }
                 },)* })
             }
         }
@@ -75,6 +97,7 @@ provider_table! {
     Verbs ibv_ack_cq_events(cq: *mut ibv_cq, nevents: c_uint);
     Verbs ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq;
     Verbs ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
+    Verbs ibv_destroy_qp(qp: *mut ibv_qp) -> c_int;
     Verbs ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex;
     RdmaCm rdma_create_event_channel() -> *mut rdma_event_channel;
     RdmaCm rdma_destroy_event_channel(channel: *mut rdma_event_channel);
@@ -99,42 +122,36 @@ provider_table! {
 }
 
 /// Why the system's RDMA stack cannot be used.
-#[derive(Debug, Clone)]
-pub struct LoadError {
-    text: String,
+#[derive(Clone, Copy)]
+pub(crate) struct LoadError {
+    lib: Lib,
+    said: LoaderText,
 }
 
-impl LoadError {
-    fn new(lib: Lib, error: &libloading::Error) -> Self {
-        let package = match lib {
-            Lib::Verbs => "libibverbs",
-            Lib::RdmaCm => "librdmacm",
-        };
-        LoadError {
-            text: format!("{package} (of rdma-core) cannot be used: {error}"),
-        }
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.lib.file().to_str().unwrap_or("?");
+        write!(f, "{file} (of rdma-core) cannot be used: {}", self.said)
     }
-}
-
-impl std::fmt::Display for LoadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-/// Opens one library for the rest of the process's life.
-fn open(lib: Lib, file: &CStr) -> Result<&'static Library, LoadError> {
-    let name = file.to_string_lossy();
-    // SAFETY: rdma-core's libraries have no initialisation routine with preconditions.
-    let library =
-        unsafe { Library::new(name.as_ref()) }.map_err(|e| LoadError::new(lib, &e))?;
-    // Never unloaded: objects of the library outlive any scope that could own the handle.
-    Ok(Box::leak(Box::new(library)))
 }
 
 /// Loads libibverbs and librdmacm and fills the table from them.
 pub(crate) fn load_system() -> Result<Provider, LoadError> {
-    let verbs = open(Lib::Verbs, c"libibverbs.so.1")?;
-    let rdmacm = open(Lib::RdmaCm, c"librdmacm.so.1")?;
-    Provider::from_libraries(verbs, rdmacm)
+    Provider::from_libraries(Lib::Verbs.open()?, Lib::RdmaCm.open()?)
+}
+
+impl Provider {
+    /// Whether the fabric lists at least one device.
+    pub(crate) fn has_device(&self) -> bool {
+        let mut count = 0;
+        // SAFETY: the place for the count is valid; the list is freed with its own function.
+        unsafe {
+            let list = (self.ibv_get_device_list)(&raw mut count);
+            if list.is_null() {
+                return false;
+            }
+            (self.ibv_free_device_list)(list);
+        }
+        count > 0
+    }
 }

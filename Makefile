@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright 2026, The rpma developers
+#
+# What users type; each target works as the first command on a fresh system. `make help` lists the targets.
+
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+DESTDIR ?=
+
+# Outside programs for check and check-rdma: a tree of NAME/server.c and NAME/client.c.
+EXAMPLES ?=
+# Kernels for check-rdma, one after another: own (this distribution's), 6.1, 6.12 or the folder of an unpacked one.
+KERNELS ?= own
+# Ends a check that hangs, in seconds.
+TIMEOUT ?= 1800
+
+CARGO ?= packaging/cargo
+DEPS ?= packaging/deps
+INSTALL ?= install
+# Most of the file is debugging information, that of Rust's own library for the greater part. Empty keeps it.
+STRIP ?= strip --strip-debug
+
+SONAME = librpma.so.0
+BUILT = target/release
+SO = $(BUILT)/librpma.so
+VERSION = $(shell sed -n 's/^version *= *"\(.*\)"/\1/p' Cargo.toml | head -n 1)
+RUN = timeout --kill-after=10 $(TIMEOUT)
+
+# Where install puts things.
+to_lib = $(DESTDIR)$(LIBDIR)
+to_include = $(DESTDIR)$(INCLUDEDIR)
+to_pkgconfig = $(to_lib)/pkgconfig
+to_cmake = $(to_lib)/cmake/librpma
+
+.DEFAULT_GOAL = all
+# Checks share the processors; side by side they would only disturb each other.
+.NOTPARALLEL:
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  %-16s %s\n", $$1, $$2 }'
+
+all: ## build the library
+	@$(DEPS) build
+	$(CARGO) build --release --locked
+	@ln -sfn librpma.so $(BUILT)/$(SONAME)
+
+# To install must not build once more as another user, but on a fresh tree it has to.
+$(SO):
+	$(MAKE) all
+
+deps: ## install what is missing to build and to check
+	$(DEPS) check rdma
+
+check: check-deps lint check-rust check-abi check-c $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
+
+check-deps:
+	@$(DEPS) check $(if $(EXAMPLES),examples)
+
+lint: check-deps ## formatting and lints
+	CARGO=$(CARGO) packaging/lint
+
+check-rust: check-deps ## the Rust tests; one of them tells whether the header is up to date
+	$(RUN) $(CARGO) test --locked
+
+check-abi: check-deps all ## symbols, header and installation
+	$(RUN) c-tests/abi/run
+
+check-c: check-deps all ## the C tests, on the software fabric
+	RPMA_FABRIC=soft $(RUN) c-tests/run
+
+check-examples: check-deps all ## the programs in EXAMPLES, on the software fabric
+	@test -n "$(EXAMPLES)" || { echo "say which: make $@ EXAMPLES=DIR" >&2; exit 2; }
+	$(DEPS) examples
+	RPMA_FABRIC=soft $(RUN) c-tests/run --examples "$(EXAMPLES)"
+
+check-rdma: all ## the C tests and the programs in EXAMPLES, in a guest with soft-RoCE
+	@$(DEPS) check rdma $(if $(EXAMPLES),examples)
+	TIMEOUT=$(TIMEOUT) c-tests/rxe/check --kernels "$(KERNELS)" $(if $(EXAMPLES),--examples "$(EXAMPLES)")
+
+check-original: ## the C tests against the original library, in the guest: are the tests right?
+	@$(DEPS) check rdma
+	TIMEOUT=$(TIMEOUT) c-tests/rxe/check --kernels "$(KERNELS)" --original
+
+conformance: check-deps all ## every call against the original's, also when the provider fails
+	$(RUN) c-tests/conformance/run
+
+header: ## write include/librpma.h from the Rust sources
+	@$(DEPS) build
+	RPMA_UPDATE_HEADER=1 $(CARGO) test --quiet --locked --test header
+
+install: $(SO) ## install under PREFIX (/usr/local); LIBDIR, INCLUDEDIR and DESTDIR are honoured
+	$(INSTALL) -d $(to_lib) $(to_include) $(to_pkgconfig) $(to_cmake)
+	$(INSTALL) -m 644 $(SO) $(to_lib)/$(SONAME)
+	$(if $(STRIP),$(STRIP) $(to_lib)/$(SONAME))
+	ln -sfn $(SONAME) $(to_lib)/librpma.so
+	$(INSTALL) -m 644 include/librpma.h $(to_include)/librpma.h
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
+		-e 's|@VERSION@|$(VERSION)|' packaging/librpma.pc.in >$(to_pkgconfig)/librpma.pc
+	sed -e "s|@INCLUDEDIR_FROM_HERE@|$$(realpath -m --relative-to=$(LIBDIR)/cmake/librpma $(INCLUDEDIR))|" \
+		-e 's|@LIBDIR_FROM_HERE@|../..|' packaging/librpma-config.cmake.in >$(to_cmake)/librpma-config.cmake
+	sed -e 's|@VERSION@|$(VERSION)|' packaging/librpma-config-version.cmake.in >$(to_cmake)/librpma-config-version.cmake
+	chmod 644 $(to_pkgconfig)/librpma.pc $(to_cmake)/*.cmake
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
+
+uninstall: ## remove what install put down
+	rm -f $(to_lib)/librpma.so $(to_lib)/$(SONAME) $(to_include)/librpma.h $(to_pkgconfig)/librpma.pc
+	rm -f $(to_cmake)/librpma-config.cmake $(to_cmake)/librpma-config-version.cmake
+	@if [ -d $(to_cmake) ]; then rmdir $(to_cmake); fi
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
+
+clean: ## remove what was built
+	rm -rf target c-tests/conformance/build
+
+.PHONY: help all deps check check-deps lint check-rust check-abi check-c check-examples check-rdma check-original conformance \
+	header install uninstall clean

@@ -1,0 +1,487 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright 2026, The rpma developers
+
+"""Runs every scenario with two librpma binaries over the scripted provider and compares.
+
+For each scenario: as it is, then with every call of the provider made to fail in turn, with each
+errno that is told apart anywhere, then with two calls failing, then with every allocation failing.
+A difference is either in the list of intended deviations or a failure of the run; so is a listed
+deviation that never shows.
+"""
+
+import argparse
+import collections
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# What each function of the provider is made to answer: e is the conventional failure with that
+# errno, r a raw return value. EIO stands for all that nobody tells apart.
+EPERM, EINTR, EIO, EAGAIN, ENOMEM, EFAULT, EINVAL, ENODATA, EOPNOTSUPP = (
+    1, 4, 5, 11, 12, 14, 22, 61, 95)
+ANSWERS = collections.defaultdict(lambda: [f'e{EIO}', f'e{ENOMEM}', 'r-1'], {
+    'ibv_alloc_pd': [f'e{EIO}', f'e{ENOMEM}', 'e0', f'e{EAGAIN}'],
+    'ibv_reg_mr': [f'e{EIO}', f'e{ENOMEM}', f'e{EOPNOTSUPP}', 'e0'],
+    'ibv_advise_mr': [f'e{e}' for e in (EIO, EFAULT, EINVAL, EOPNOTSUPP, ENOMEM, EPERM)] + ['r-1'],
+    'ibv_create_comp_channel': [f'e{EIO}', 'e0'],
+    'ibv_create_cq': [f'e{EIO}', f'e{EINVAL}', 'e0'],
+    'ibv_create_srq': [f'e{EIO}', f'e{ENOMEM}', 'e0'],
+    'ibv_get_cq_event': [f'e{EIO}', f'e{EAGAIN}', f'e{EINTR}', 'r1'],
+    'ibv_poll_cq': ['r-1', 'r-22', 'r0', 'r1000'],
+    'ibv_post_send': [f'e{ENOMEM}', f'e{EINVAL}', 'r-1'],
+    'ibv_post_recv': [f'e{ENOMEM}', 'r-1'],
+    'ibv_post_srq_recv': [f'e{ENOMEM}', 'r-1'],
+    'rdma_create_event_channel': [f'e{EIO}', 'e0'],
+    'rdma_create_qp_ex': [f'e{EIO}', f'e{ENOMEM}', f'e{EINVAL}', f'e{EOPNOTSUPP}', 'r1'],
+    'rdma_get_cm_event': [f'e{e}' for e in (EIO, EAGAIN, ENODATA, EINTR)] + ['r1'],
+    # -1 with errno, and what a resolver answers: EAI_NONAME, EAI_SYSTEM, something positive
+    'rdma_getaddrinfo': [f'e{EIO}', 'r-2', 'r-11', 'r1'],
+})
+# Calls that cannot fail.
+VOID = {'ibv_ack_cq_events', 'rdma_destroy_qp', 'rdma_destroy_event_channel', 'rdma_freeaddrinfo',
+        'wr_start', 'wr_flush', 'wr_atomic_write', 'wr_abort'}
+# Where a call repeats, its later repetitions fail in one way only.
+ALL_WAYS_UP_TO = 12
+# Asked once by some versions and three times by others, and not told when answered: only the
+# first question is the same one.
+LOOK_UPS = ['ibv_query_device_ex#1=e5', 'ibv_query_device_ex#1=e12', 'ibv_query_device_ex#1=r-1',
+            'ibv_query_device#1=e5']
+# The self-test's ways to be wrong (wrong.c), each with scenarios in which it must show.
+WRONG = {'value': 'args_config|config_values', 'work-request': 'operations', 'pointer': 'peer',
+         'code': 'descriptors', 'crash': 'args_completion', 'hang': 'nothing', 'errno': 'life/active$',
+         'record': 'life/active$', 'leak': 'srq_life', 'extra-call': 'waits/active$',
+         'out-of-memory': 'peer/plain', 'text': 'texts'}
+# Two failures in one run are tried where the second may meet a clean-up.
+PAIRS_IN = ('life', 'undecided', 'bad_connect', 'endpoint', 'waits')
+# What the device is, beside the default, for scenarios where it matters.
+DEVICES = [
+    (r'peer/', ['odp=7', 'odp=7 iwarp=1', 'no_extended_ops=1']),
+    (r'advise$', ['no_extended_ops=1']),
+    (r'life/', ['empty_errno=11']),
+    (r'life/active$', ['odp=7', 'iwarp=1']),
+    (r'events/', ['empty_errno=11', 'empty_errno=4']),
+    (r'usages/infiniband', ['odp=7']),
+]
+# Registration refused, then refused again with on-demand paging.
+TWICE = ['ibv_reg_mr#1=e95 ibv_reg_mr#2=e5', 'ibv_reg_mr#1=e95 ibv_reg_mr#2=e95', 'ibv_reg_mr#*=e95']
+
+# Variants on devices with native flush or native atomic write, of which 1.2.0 knows nothing: there is
+# nothing to compare, except where ours must do without them too.
+NATIVE = re.compile(r'(atomic-write|[/+]flush(\+|$|\|))')
+WITHOUT_NATIVE = re.compile(r'old-userland|no-extended-qp')
+
+CALL = re.compile(r'^    (\w+)\(', re.M)
+
+
+class Library:
+    """One librpma binary, and the process that runs cases with it."""
+
+    def __init__(self, name, path, build, scratch, preload=None):
+        self.name = name
+        self.build = build
+        directory = os.path.join(scratch, name)
+        os.makedirs(directory)
+        os.symlink(os.path.abspath(path), os.path.join(directory, 'librpma.so.0'))
+        self.env = dict(os.environ, RPMA_FABRIC='verbs', LC_ALL='C', LD_LIBRARY_PATH=':'.join(
+            [directory, os.path.join(build, 'provider')]))
+        if preload:
+            self.env['LD_PRELOAD'] = preload
+        self.scratch = directory
+
+    def start(self, cases):
+        asked = os.path.join(self.scratch, 'cases')
+        with open(asked, 'w') as out:
+            out.write(''.join(case + '\n' for case in cases))
+        self.output = open(os.path.join(self.scratch, 'traces'), 'w+')
+        self.process = subprocess.Popen([os.path.join(self.build, 'scenarios')], stdin=open(asked),
+                                        stdout=self.output, env=self.env)
+
+    def finish(self, timeout):
+        code = self.process.wait(timeout)
+        self.output.seek(0)
+        text = self.output.read()
+        self.output.close()
+        if code != 0:
+            sys.exit(f'{self.name}: the scenario program ended with {code}')
+        traces = {}
+        for trace in text.split('=== ')[1:]:
+            case, _, rest = trace.partition('\n')
+            traces[case] = rest
+        return traces
+
+
+def run_both(libraries, cases, timeout=600):
+    """The traces of all cases, one dictionary a library, both libraries at the same time."""
+    for library in libraries:
+        library.start(cases)
+    return [library.finish(timeout) for library in libraries]
+
+
+def blocks(trace):
+    """A trace cut into the public calls: a label each, and the lines under it."""
+    found = []
+    for line in trace.rstrip('\n').split('\n'):
+        if line.startswith('    live ') or line.startswith('---'):
+            if not found or found[-1][0] != 'the end':
+                found.append(('the end', []))
+            found[-1][1].append(line)
+        elif line.startswith(' '):
+            if not found:
+                found.append(('the beginning', []))
+            found[-1][1].append(line)
+        else:
+            found.append((line, []))
+    return found
+
+
+class Deviation:
+    """One intended difference: where, which lines go, which come, why."""
+
+    def __init__(self, name):
+        self.name = name
+        self.case = self.call = re.compile('')
+        self.oracle = None
+        self.gone = []
+        self.come = []
+        self.ends_case = False
+        self.reason = []
+        self.seen = 0
+
+    def explains(self, case, label, gone, come):
+        """The lines left over when this deviation is taken out, or None where it is not it."""
+        if not self.case.search(case) or not self.call.search(label):
+            return None
+        groups = {'errno': first_errno(case)}
+        gone, come = list(gone), list(come)
+        for lines, patterns in ((gone, self.gone), (come, self.come)):
+            for optional, pattern in patterns:
+                filled = re.sub(r'\{(\w+)\}', lambda m: re.escape(groups.get(m[1], m[0])), pattern)
+                matches = [(line, re.fullmatch(filled, line.strip())) for line in lines]
+                matches = [(line, match) for line, match in matches if match]
+                if not matches and not optional:
+                    return None
+                for line, match in matches:
+                    groups.update({k: v for k, v in match.groupdict().items() if v is not None})
+                    lines.remove(line)
+        return gone, come
+
+
+ERRNO_NAMES = {EPERM: 'EPERM', EINTR: 'EINTR', EIO: 'EIO', EAGAIN: 'EAGAIN', ENOMEM: 'ENOMEM',
+               EFAULT: 'EFAULT', EINVAL: 'EINVAL', ENODATA: 'ENODATA', EOPNOTSUPP: 'EOPNOTSUPP', 0: '0'}
+
+
+def first_errno(case):
+    match = re.search(r'#\S+=e(\d+)', case)
+    return ERRNO_NAMES[int(match[1])] if match else 'none'
+
+
+def load_deviations(path, oracle):
+    """Paragraphs of `key: value`; see the file's own head for the keys."""
+    deviations, current = [], None
+    with open(path) as text:
+        for number, line in enumerate(text, 1):
+            line = line.rstrip('\n')
+            if not line.strip() or line.startswith('#'):
+                continue
+            key, colon, value = line.partition(':')
+            value = value.strip()
+            if not colon:
+                sys.exit(f'{path}:{number}: no key')
+            if key == 'deviation':
+                current = Deviation(value)
+                deviations.append(current)
+            elif key in ('case', 'call', 'oracle'):
+                setattr(current, key, re.compile(value))
+            elif key in ('-', '+', '-?', '+?'):
+                (current.gone if key[0] == '-' else current.come).append((key.endswith('?'), value))
+            elif key == 'then':
+                current.ends_case = value == 'the case ends'
+            elif key == 'reason':
+                current.reason.append(value)
+            else:
+                sys.exit(f'{path}:{number}: unknown key {key}')
+    for deviation in deviations:
+        if not deviation.reason:
+            sys.exit(f'{path}: {deviation.name} gives no reason')
+    return [d for d in deviations if d.oracle is None or d.oracle.fullmatch(oracle)]
+
+
+def line_difference(one, other):
+    """Lines only in the one and lines only in the other, order kept: a longest common subsequence
+    by lines would do as well, but the blocks are short and a changed order must show."""
+    import difflib
+    gone, come = [], []
+    for tag, a, b, c, d in difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
+        if tag != 'equal':
+            gone += one[a:b]
+            come += other[c:d]
+    return gone, come
+
+
+class Comparison:
+    """Counts cases, keeps what differs without being listed."""
+
+    def __init__(self, deviations):
+        self.deviations = deviations
+        self.cases = 0
+        self.calls = 0
+        self.deviating = set()
+        self.unlisted = collections.OrderedDict()
+        self.unlisted_count = 0
+
+    def block(self, case, label, oracle, ours):
+        """True if the rest of the case is still to be compared."""
+        gone, come = line_difference(oracle, ours)
+        used = []
+        for deviation in self.deviations:
+            if not gone and not come:
+                break
+            left = deviation.explains(case, label, gone, come)
+            if left is not None and left != (gone, come):
+                gone, come = left
+                used.append(deviation)
+        if gone or come:
+            self.miss(case, label, gone, come)
+            return True
+        for deviation in used:
+            deviation.seen += 1
+            self.deviating.add(case)
+        return not any(deviation.ends_case for deviation in used)
+
+    def miss(self, case, label, gone, come):
+        self.unlisted_count += 1
+        # one example of each kind: numbers of objects do not make a kind
+        kind = re.sub(r'#\d+', '#', f'{re.sub(r"[(].*", "", label)} {gone} {come}')
+        self.unlisted.setdefault(kind, []).append((case, label, gone, come))
+
+    def case(self, case, oracle, ours):
+        self.cases += 1
+        if oracle == ours:
+            self.calls += oracle.count('\n  -> ')
+            return
+        one, other = blocks(oracle), blocks(ours)
+        for index in range(max(len(one), len(other))):
+            a = one[index] if index < len(one) else ('nothing', [])
+            b = other[index] if index < len(other) else ('nothing', [])
+            if a[0] != b[0]:
+                self.miss(case, a[0], [a[0]], [b[0]])
+                return
+            self.calls += 1
+            if a[1] != b[1] and not self.block(case, a[0], a[1], b[1]):
+                return
+
+
+def failing_cases(case, trace, after=None):
+    """The case with each call of the provider that can fail made to fail, each way."""
+    counts = collections.Counter()
+    seen_after = after is None
+    made = []
+    for function in CALL.findall(trace):
+        if function in VOID:
+            continue
+        counts[function] += 1
+        if not seen_after:
+            seen_after = (function, counts[function]) == after
+            continue
+        made.append((function, counts[function]))
+    return made
+
+
+def chunks(items, size):
+    for start in range(0, len(items), size):
+        yield items[start:start + size]
+
+
+def compare_failures(libraries, comparison, base, native, progress):
+    names = subprocess.run([os.path.join(libraries[0].build, 'scenarios'), '--list'],
+                           env=libraries[0].env, capture_output=True, text=True,
+                           check=True).stdout.split()
+    if base:
+        names = [name for name in names if re.search(base, name)]
+    plain = []
+    for name in names:
+        if not native and NATIVE.search(name) and not WITHOUT_NATIVE.search(name):
+            continue
+        plain.append(f'{name}|')
+        for pattern, devices in DEVICES:
+            if re.match(pattern, name):
+                plain += [f'{name}|{device}' for device in devices]
+    oracle, ours = run_both(libraries, plain)
+    for case in plain:
+        comparison.case(case, oracle[case], ours[case])
+    progress('as it is', comparison)
+
+    failing, pair_bases = [], []
+    for case in plain:
+        space = '' if case.endswith('|') else ' '
+        for function, nth in failing_cases(case, oracle[case]):
+            answers = ANSWERS[function] if nth <= ALL_WAYS_UP_TO else ANSWERS[function][:1]
+            for number, answer in enumerate(answers):
+                made = f'{case}{space}{function}#{nth}={answer}'
+                failing.append(made)
+                if number == 0 and space == '' and case.split('/')[0].split('|')[0] in PAIRS_IN:
+                    pair_bases.append((made, function, nth))
+        if 'ibv_alloc_pd(' in oracle[case]:
+            failing += [f'{case}{space}{answer}' for answer in LOOK_UPS]
+        if 'ibv_reg_mr(' in oracle[case]:
+            failing += [f'{case}{space}{answer}' for answer in TWICE]
+    first_failing = {}
+    wanted = {made for made, _, _ in pair_bases}
+    for chunk in chunks(failing, 4000):
+        oracle, ours = run_both(libraries, chunk)
+        for case in chunk:
+            comparison.case(case, oracle[case], ours[case])
+            if case in wanted:
+                first_failing[case] = oracle[case]
+    progress('one call failing', comparison)
+
+    pairs = []
+    for made, function, nth in pair_bases:
+        for second, second_nth in failing_cases(made, first_failing[made], after=(function, nth)):
+            pairs.append(f'{made} {second}#{second_nth}={ANSWERS[second][0].replace("e5", "e14")}')
+    for chunk in chunks(pairs, 4000):
+        oracle, ours = run_both(libraries, chunk)
+        for case in chunk:
+            comparison.case(case, oracle[case], ours[case])
+    progress('two calls failing', comparison)
+    return names
+
+
+def compare_allocations(libraries, comparison, names, progress):
+    """Where the original runs out of memory, so must ours: the same code, nothing left behind.
+
+    The two allocate differently, so allocations are not compared one by one: for each public call,
+    what any failing allocation of the original makes of it is what every failing one of ours may.
+    """
+    names = [name for name in names if not name.startswith(('usages', 'texts', 'thresholds', 'default_log'))]
+    counted = [f'{name}|oom_count=1' for name in names]
+    both = run_both(libraries, counted)
+    outcomes = []  # a library: (scenario, index of call) -> set of (result, left alive)
+    for library, traces in zip(libraries, both):
+        cases = []
+        for name, case in zip(names, counted):
+            for nth in range(1, traces[case].count('\n    allocation\n') + 1):
+                cases.append(f'{name}|oom={nth}')
+        found = collections.defaultdict(dict)
+        for chunk in chunks(cases, 4000):
+            library.start(chunk)
+            ran = library.finish(600)
+            for case in chunk:
+                name = case.split('|')[0]
+                parts = blocks(ran[case])
+                ended = parts[-1][1][-1]
+                where, result = None, 'no result'
+                for index, (label, lines) in enumerate(parts):
+                    if '    allocation fails' in lines:
+                        where = (index, label)
+                        results = [line for line in lines if line.startswith('  -> ')]
+                        outs = [line.strip() for line in lines if line.startswith('     ')]
+                        result = '; '.join([r.strip() for r in results] + outs) or 'no result'
+                        break
+                if where is None:
+                    sys.exit(f'{library.name}: {case}: no allocation failed')
+                live = {line.strip() for line in parts[-1][1] if 'live' in line}
+                found[(name,) + where][case] = (f'{result} | {ended}', live)
+        outcomes.append(found)
+
+    original, ours = outcomes
+    failing = silent = 0
+    for key, cases in ours.items():
+        wanted = original.get(key, {}).values()
+        spared = set().union(*[live for _, live in wanted])
+        for case, (outcome, live) in cases.items():
+            comparison.cases += 1
+            failing += 1
+            # where ours allocates and the original does not, it still may only be out of memory
+            good = (outcome in [text for text, _ in wanted] if wanted else
+                    outcome.startswith('-> -100003') and outcome.endswith('--- ends'))
+            if not good or not live <= spared:
+                comparison.miss(case, key[2], sorted({text for text, _ in wanted}) + sorted(spared),
+                                [outcome] + sorted(live))
+    for key in original:
+        comparison.cases += len(original[key])
+        if key not in ours:
+            silent += 1
+    progress('allocations failing', comparison)
+    print(f'    {failing} failing allocations of ours; {silent} calls in which only the original allocates')
+
+
+def self_test(options):
+    """The original against itself made wrong: each way must be found."""
+    missed = 0
+    for way, scenario in WRONG.items():
+        ran = subprocess.run([sys.executable, __file__, '--oracle', options.oracle, '--ours', options.oracle,
+                              '--build', options.build, '--deviations', os.devnull, '--quiet',
+                              '--scenario', scenario, '--examples', '1',
+                              '--ours-preload', os.path.join(options.build, 'wrong.so')],
+                             env=dict(os.environ, RPMA_WRONG=way), capture_output=True, text=True)
+        found = ran.returncode == 1 and 'DIFFERS' in ran.stdout
+        missed += not found
+        print(f'{"found" if found else "MISSED"}: {way}')
+        if not found:
+            print(ran.stdout + ran.stderr)
+    print(f'self-test: {len(WRONG) - missed} passed, {missed} failed')
+    sys.exit(1 if missed else 0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('--oracle', required=True, help='the original librpma binary')
+    parser.add_argument('--oracle-version', default='1.2.0')
+    parser.add_argument('--ours', help='the librpma binary to judge')
+    parser.add_argument('--ours-preload', help='a library to load before ours (self-test)')
+    parser.add_argument('--build', default=os.path.join(HERE, 'build'))
+    parser.add_argument('--deviations', default=os.path.join(HERE, 'deviations'))
+    parser.add_argument('--scenario', help='only scenarios that match this expression')
+    parser.add_argument('--examples', type=int, default=40, help='how many differences to print')
+    parser.add_argument('--quiet', action='store_true')
+    parser.add_argument('--self-test', action='store_true', help='prove that differences are found')
+    options = parser.parse_args()
+    if options.self_test:
+        self_test(options)
+    if not options.ours:
+        parser.error('--ours is missing')
+
+    deviations = load_deviations(options.deviations, options.oracle_version)
+    comparison = Comparison(deviations)
+    native = tuple(int(part) for part in options.oracle_version.split('.')[:2]) >= (1, 3)
+
+    def progress(what, counts):
+        if not options.quiet:
+            print(f'  {what}: {counts.cases} cases so far, {counts.unlisted_count} unlisted differences',
+                  flush=True)
+
+    with tempfile.TemporaryDirectory() as scratch:
+        libraries = [Library('oracle', options.oracle, options.build, scratch),
+                     Library('ours', options.ours, options.build, scratch, options.ours_preload)]
+        names = compare_failures(libraries, comparison, options.scenario,
+                                 native, progress)
+        compare_allocations(libraries, comparison, names, progress)
+
+    print(f'conformance with librpma {options.oracle_version}: {comparison.cases} cases, '
+          f'{comparison.calls} calls compared, {len(comparison.deviating)} cases with a listed deviation, '
+          f'{comparison.unlisted_count} unlisted differences of {len(comparison.unlisted)} kinds')
+    for deviation in deviations:
+        if deviation.seen and not options.quiet:
+            print(f'  deviation {deviation.name}: seen {deviation.seen} times')
+    for kind in list(comparison.unlisted)[:options.examples]:
+        examples = comparison.unlisted[kind]
+        case, label, gone, come = examples[0]
+        print(f'\nDIFFERS ({len(examples)} times) in {case}\n  {label}')
+        for line in gone:
+            print(f'    - {line.strip()}')
+        for line in come:
+            print(f'    + {line.strip()}')
+    stale = [d.name for d in deviations if not d.seen] if not options.scenario else []
+    for name in stale:
+        print(f'\nSTALE: the deviation {name} is listed and never showed')
+    sys.exit(1 if comparison.unlisted or stale else 0)
+
+
+if __name__ == '__main__':
+    main()

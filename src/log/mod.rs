@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copyright 2026, The rpma developers
+
+//! The log: levels, the two thresholds, and where records go.
+//!
+//! A record at or under the main threshold goes to the log function: the program's own if it set
+//! one, else the default one, which writes to syslog and, at or under the auxiliary threshold,
+//! to standard error too. The environment can fix either threshold (`RPMA_LOG_LEVEL`,
+//! `RPMA_LOG_STDERR_LEVEL`), because whoever operates a program often cannot recompile it; what
+//! it says then holds whatever the program sets, and a fixed auxiliary threshold brings records
+//! to standard error that the main threshold keeps from the log function.
+//!
+//! Logging allocates nothing, so that it works when memory has run out, and leaves errno alone.
+
+mod default;
+mod message;
+
+use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+
+use crate::sys::errno;
+use message::FixedText;
+
+/// How important a record is; or, as a threshold, up to where records are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(i32)]
+pub enum Level {
+    /// As a threshold: nothing at all.
+    Disabled = -1,
+    /// The library cannot go on.
+    Fatal = 0,
+    /// An operation failed.
+    Error = 1,
+    /// Something that a caller should know, though the operation goes on.
+    Warning = 2,
+    /// Rare events of normal operation, such as a connection.
+    Notice = 3,
+    /// What the library decides on the way.
+    Info = 4,
+    /// Details for whoever looks for a fault.
+    Debug = 5,
+}
+
+impl Level {
+    const ALL: [Level; 7] = [
+        Level::Disabled,
+        Level::Fatal,
+        Level::Error,
+        Level::Warning,
+        Level::Notice,
+        Level::Info,
+        Level::Debug,
+    ];
+
+    /// The level with this number in the C interface.
+    pub fn from_number(number: c_int) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|level| *level as c_int == number)
+    }
+
+    /// The level with this name, in either case, as the environment gives it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        const NAMES: [&str; 7] = [
+            "disabled", "fatal", "error", "warning", "notice", "info", "debug",
+        ];
+        let found = NAMES.iter().position(|n| n.eq_ignore_ascii_case(name))?;
+        Self::ALL.get(found).copied()
+    }
+}
+
+/// Which of the two thresholds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Threshold {
+    /// Up to where records reach the log function.
+    Main,
+    /// Up to where the default log function writes to standard error too.
+    Auxiliary,
+}
+
+/// One threshold: what the program asked for, and what is in force.
+struct Setting {
+    asked: AtomicI32,
+    in_force: AtomicI32,
+    fixed: AtomicBool,
+}
+
+impl Setting {
+    const fn new(level: Level) -> Self {
+        Setting {
+            asked: AtomicI32::new(level as i32),
+            in_force: AtomicI32::new(level as i32),
+            fixed: AtomicBool::new(false),
+        }
+    }
+
+    fn set(&self, level: Level) {
+        self.asked.store(level as i32, Ordering::SeqCst);
+        if !self.fixed.load(Ordering::SeqCst) {
+            self.in_force.store(level as i32, Ordering::SeqCst);
+        }
+    }
+
+    fn fix(&self, level: Level) {
+        self.fixed.store(true, Ordering::SeqCst);
+        self.in_force.store(level as i32, Ordering::SeqCst);
+    }
+
+    fn wants(&self, level: Level) -> bool {
+        level as i32 <= self.in_force.load(Ordering::Relaxed)
+    }
+
+    fn is_fixed(&self) -> bool {
+        self.fixed.load(Ordering::Relaxed)
+    }
+}
+
+static MAIN: Setting = Setting::new(Level::Warning);
+static AUXILIARY: Setting = Setting::new(Level::Disabled);
+
+fn setting(threshold: Threshold) -> &'static Setting {
+    match threshold {
+        Threshold::Main => &MAIN,
+        Threshold::Auxiliary => &AUXILIARY,
+    }
+}
+
+/// Sets a threshold. Safe from any thread.
+pub fn set_threshold(threshold: Threshold, level: Level) {
+    setting(threshold).set(level);
+}
+
+/// The threshold that was set last, or the default. Safe from any thread.
+pub fn threshold(threshold: Threshold) -> Level {
+    let number = setting(threshold).asked.load(Ordering::SeqCst);
+    Level::from_number(number).unwrap_or(Level::Disabled)
+}
+
+/// One record on its way to the log function.
+pub(crate) struct Record<'a> {
+    pub(crate) level: Level,
+    pub(crate) file: &'a CStr,
+    pub(crate) line: u32,
+    pub(crate) function: &'a CStr,
+    /// The text, ended by a newline.
+    pub(crate) message: &'a CStr,
+}
+
+/// The address of the program's own log function, or null for the default one.
+static SINK: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+/// Set when the library is unloaded: nothing may be logged any more.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// Replaces the log function by the one at an address; null brings the default one back. Safe from
+/// any thread. Whoever gives the address vouches for what is there: see `capi::log`.
+pub(crate) fn set_sink(address: *mut c_void) {
+    SINK.store(address, Ordering::SeqCst);
+}
+
+/// Whether anybody wants records of this level. Cheap: what a data-path call pays for its log.
+#[inline]
+pub(crate) fn is_wanted(level: Level) -> bool {
+    MAIN.wants(level) || (AUXILIARY.is_fixed() && AUXILIARY.wants(level))
+}
+
+/// Sends one record out. Called through the `log_*!` macros, which ask [`is_wanted`] first.
+#[cold]
+pub(crate) fn emit(
+    level: Level,
+    file: &CStr,
+    line: u32,
+    function: &CStr,
+    text: fmt::Arguments<'_>,
+) {
+    if STOPPED.load(Ordering::Relaxed) {
+        return;
+    }
+    let _kept = errno::Preserve::new();
+    let message = FixedText::<1024>::with_newline(text);
+    let record = Record {
+        level,
+        file,
+        line,
+        function,
+        message: message.as_c_str(),
+    };
+    let sink = SINK.load(Ordering::SeqCst);
+    if sink.is_null() {
+        if MAIN.wants(level) {
+            default::write_to_syslog(&record);
+        }
+        if AUXILIARY.wants(level) {
+            default::write_to_stderr(&record);
+        }
+        return;
+    }
+    #[cfg(feature = "capi")]
+    if MAIN.wants(level) {
+        crate::capi::log::call(sink, &record);
+    }
+    if AUXILIARY.is_fixed() && AUXILIARY.wants(level) {
+        default::write_to_stderr(&record);
+    }
+}
+
+/// Reads the environment and opens syslog: when the library is loaded.
+pub(crate) fn start() {
+    crate::sys::syslog::open();
+    for (variable, setting) in [
+        ("RPMA_LOG_LEVEL", &MAIN),
+        ("RPMA_LOG_STDERR_LEVEL", &AUXILIARY),
+    ] {
+        let Some(value) = std::env::var_os(variable) else {
+            continue;
+        };
+        match level_of(&value) {
+            Some(level) => setting.fix(level),
+            None => log_warning!(
+                c"rpma_log_init",
+                "{variable}={} names no level (disabled, fatal, error, warning, notice, info, debug): ignored",
+                value.display()
+            ),
+        }
+    }
+}
+
+fn level_of(value: &OsStr) -> Option<Level> {
+    Level::from_name(std::str::from_utf8(value.as_bytes()).ok()?)
+}
+
+/// Ends logging: when the library is unloaded.
+pub(crate) fn stop() {
+    STOPPED.store(true, Ordering::SeqCst);
+    crate::sys::syslog::close();
+}
+
+/// Logs at a given level under the name of a function of the C interface.
+macro_rules! log_at {
+    ($level:expr, $function:expr, $($text:tt)+) => {
+        if $crate::log::is_wanted($level) {
+            const FILE: &std::ffi::CStr =
+                $crate::log::c_string(concat!(file!(), "\0").as_bytes());
+            $crate::log::emit($level, FILE, line!(), $function, format_args!($($text)+));
+        }
+    };
+}
+
+macro_rules! log_fatal {
+    ($($all:tt)+) => { $crate::log::log_at!($crate::log::Level::Fatal, $($all)+) };
+}
+
+macro_rules! log_error {
+    ($($all:tt)+) => { $crate::log::log_at!($crate::log::Level::Error, $($all)+) };
+}
+
+macro_rules! log_warning {
+    ($($all:tt)+) => { $crate::log::log_at!($crate::log::Level::Warning, $($all)+) };
+}
+
+macro_rules! log_notice {
+    ($($all:tt)+) => { $crate::log::log_at!($crate::log::Level::Notice, $($all)+) };
+}
+
+macro_rules! log_info {
+    ($($all:tt)+) => { $crate::log::log_at!($crate::log::Level::Info, $($all)+) };
+}
+
+macro_rules! log_debug {
+    ($($all:tt)+) => { $crate::log::log_at!($crate::log::Level::Debug, $($all)+) };
+}
+
+pub(crate) use {log_at, log_debug, log_error, log_fatal, log_info, log_notice, log_warning};
+
+/// A source file's name as a C string, at compile time.
+pub(crate) const fn c_string(with_nul: &[u8]) -> &CStr {
+    match CStr::from_bytes_with_nul(with_nul) {
+        Ok(string) => string,
+        Err(_) => c"?",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn level_names_are_taken_in_either_case_and_nothing_else() {
+        assert_eq!(Level::from_name("debug"), Some(Level::Debug));
+        assert_eq!(Level::from_name("WARNING"), Some(Level::Warning));
+        assert_eq!(Level::from_name("Disabled"), Some(Level::Disabled));
+        assert_eq!(Level::from_name("warn"), None);
+        assert_eq!(Level::from_name(""), None);
+        assert_eq!(Level::from_name("3"), None);
+    }
+
+    #[test]
+    fn level_numbers_are_those_of_the_header() {
+        assert_eq!(Level::from_number(-1), Some(Level::Disabled));
+        assert_eq!(Level::from_number(5), Some(Level::Debug));
+        assert_eq!(Level::from_number(-2), None);
+        assert_eq!(Level::from_number(6), None);
+    }
+
+    #[test]
+    fn a_fixed_threshold_holds_whatever_the_program_sets() {
+        let setting = Setting::new(Level::Warning);
+        setting.set(Level::Debug);
+        assert!(setting.wants(Level::Debug));
+        setting.fix(Level::Error);
+        setting.set(Level::Debug);
+        assert!(!setting.wants(Level::Warning));
+        assert!(setting.wants(Level::Error));
+        assert_eq!(setting.asked.load(Ordering::SeqCst), Level::Debug as i32);
+    }
+}

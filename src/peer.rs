@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copyright 2026, The rpma developers
+
+//! Peer: one device as one side of connections, with the protection domain that its memory
+//! regions and queue pairs share.
+
+use std::ffi::c_int;
+
+use crate::conn_cfg::clip;
+use crate::cq::CompletionQueue;
+use crate::error::Error;
+use crate::log::log_info;
+use crate::srq::SharedReceiveQueue;
+use crate::srq_cfg::SrqConfig;
+use crate::verbs::cm::{CmId, QpId, QueuePairAttributes};
+use crate::verbs::context::DeviceContext;
+use crate::verbs::pd::ProtectionDomain;
+use crate::verbs::probe;
+use crate::verbs::qp::NativeOps;
+use crate::verbs::srq::RawSharedReceiveQueue;
+
+/// Scatter/gather elements of a work request.
+const MAX_ELEMENTS: u32 = 1;
+/// Bytes that a work request can carry in itself: one atomic write.
+const MAX_INLINE: u32 = 8;
+
+/// A peer. Safe to use from several threads at once.
+pub struct Peer {
+    pd: ProtectionDomain,
+    on_demand_paging: bool,
+    native: NativeOps,
+}
+
+impl Peer {
+    /// Creates a peer on an open device.
+    pub(crate) fn new(device: DeviceContext) -> Result<Self, Error> {
+        let able = device.capabilities(c"rpma_utils_ibv_context_is_odp_capable")?;
+        let offered = NativeOps {
+            flush: able.flush,
+            atomic_write: able.atomic_write,
+        };
+        if !offered.atomic_write {
+            log_info!(
+                c"rpma_peer_new",
+                "no native atomic write: an inline RDMA write serves instead"
+            );
+        }
+        if !offered.flush {
+            log_info!(
+                c"rpma_peer_new",
+                "no native flush: an RDMA read after the writes serves instead"
+            );
+        }
+        let pd = ProtectionDomain::alloc(device, c"rpma_peer_new")?;
+        // The kernel's word is not enough: an older libibverbs may not be able to use it, and
+        // whether it can decides the rights that regions for flushing need.
+        let native = if offered.any() && !probe::queue_pair_can(&pd, offered) {
+            log_info!(
+                c"rpma_peer_new",
+                "the device offers native flush or atomic write, but this libibverbs does not: going on without"
+            );
+            NativeOps::default()
+        } else {
+            offered
+        };
+        Ok(Peer {
+            pd,
+            on_demand_paging: able.on_demand_paging,
+            native,
+        })
+    }
+
+    pub(crate) fn device(&self) -> DeviceContext {
+        self.pd.device()
+    }
+
+    pub(crate) fn pd(&self) -> &ProtectionDomain {
+        &self.pd
+    }
+
+    pub(crate) fn on_demand_paging(&self) -> bool {
+        self.on_demand_paging
+    }
+
+    pub(crate) fn native(&self) -> NativeOps {
+        self.native
+    }
+
+    /// Creates the queue pair of a connection.
+    pub(crate) fn create_queue_pair(
+        &self,
+        id: CmId,
+        queues: &ConnQueues<'_>,
+    ) -> Result<QpId, (CmId, Error)> {
+        let attributes = QueuePairAttributes {
+            pd: &self.pd,
+            send_cq: queues.cq.raw(),
+            receive_cq: queues.rcq.unwrap_or(queues.cq).raw(),
+            srq: queues.srq.map(SharedReceiveQueue::raw),
+            send_requests: queues.sq_size,
+            receive_requests: queues.rq_size,
+            elements: MAX_ELEMENTS,
+            inline_bytes: MAX_INLINE,
+            native: self.native,
+        };
+        id.create_queue_pair(&attributes, c"rpma_peer_setup_qp")
+    }
+
+    /// Creates a shared receive queue, with a completion queue of its own if so configured.
+    pub fn create_srq(&self, config: &SrqConfig) -> Result<SharedReceiveQueue, Error> {
+        let raw =
+            RawSharedReceiveQueue::create(&self.pd, config.rq_size(), c"rpma_peer_create_srq")?;
+        let entries: c_int = clip(config.rcq_size());
+        let rcq = if entries == 0 {
+            None
+        } else {
+            Some(CompletionQueue::with_own_channel(self.device(), entries)?)
+        };
+        Ok(SharedReceiveQueue::new(raw, rcq))
+    }
+
+    /// Releases the protection domain; with `others_use_it`, a refusal is retried when the last
+    /// of them is gone.
+    pub(crate) fn release(&self, others_use_it: bool) -> Result<(), Error> {
+        self.pd.release(c"rpma_peer_delete", others_use_it)
+    }
+}
+
+/// The queues that a connection's queue pair is made of.
+pub(crate) struct ConnQueues<'a> {
+    pub(crate) cq: &'a CompletionQueue,
+    pub(crate) rcq: Option<&'a CompletionQueue>,
+    pub(crate) srq: Option<&'a SharedReceiveQueue>,
+    pub(crate) sq_size: u32,
+    pub(crate) rq_size: u32,
+}

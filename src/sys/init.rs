@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copyright 2026, The rpma developers
+
+//! What happens when the library is loaded and unloaded.
+
+use crate::log;
+
+extern "C" fn on_load() {
+    log::start();
+}
+
+extern "C" fn on_unload() {
+    log::stop();
+}
+
+// SAFETY: the loader calls the functions listed in this section once, after relocation, with
+// arguments that a function without parameters may ignore; it expects just such pointers.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static ON_LOAD: extern "C" fn() = on_load;
+
+// SAFETY: as above, before the library is unmapped or the process ends.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static ON_UNLOAD: extern "C" fn() = on_unload;

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copyright 2026, The rpma developers
+
+//! What the core needs from the C library and the allocator that has no safe wrapper elsewhere:
+//! errno, syslog, the dynamic loader, allocation that can fail, private pages.
+//!
+//! Each file wraps one such thing in a safe interface. Nothing here knows about RDMA.
+
+pub(crate) mod alloc;
+pub(crate) mod clock;
+pub(crate) mod dl;
+pub(crate) mod errno;
+pub(crate) mod init;
+pub(crate) mod page;
+pub(crate) mod syslog;
