@@ -26,7 +26,7 @@ struct Entry {
 ///
 /// # Safety
 /// `address` is null or points to a socket address of the size that its family says.
-pub unsafe fn read_address(address: *const libc::sockaddr) -> Option<SocketAddr> {
+pub(super) unsafe fn read_address(address: *const libc::sockaddr) -> Option<SocketAddr> {
     if address.is_null() {
         return None;
     }
@@ -55,7 +55,7 @@ pub unsafe fn read_address(address: *const libc::sockaddr) -> Option<SocketAddr>
 }
 
 /// An address in C's form.
-pub fn to_storage(address: &SocketAddr) -> libc::sockaddr_storage {
+pub(super) fn to_storage(address: &SocketAddr) -> libc::sockaddr_storage {
     // SAFETY: all zeros is a valid (unspecified) address.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     match address {
@@ -90,7 +90,7 @@ fn address_len(address: &SocketAddr) -> u32 {
 ///
 /// # Safety
 /// As for `rdma_getaddrinfo`: the names are null or terminated strings, `hints` is null or valid.
-pub unsafe fn resolve(
+pub(super) unsafe fn resolve(
     node: *const c_char,
     service: *const c_char,
     hints: *const rdma_addrinfo,
@@ -167,7 +167,7 @@ fn entry(address: &SocketAddr, flags: c_int, port_space: c_int) -> *mut rdma_add
 ///
 /// # Safety
 /// `info` is null or came from [`resolve`], and is not used any more.
-pub unsafe fn free(info: *mut rdma_addrinfo) {
+pub(super) unsafe fn free(info: *mut rdma_addrinfo) {
     if !info.is_null() {
         // SAFETY: the caller's promise.
         drop(unsafe { Box::from_raw(info.cast::<Entry>()) });

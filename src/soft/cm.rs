@@ -38,7 +38,7 @@ use super::wire::{
 };
 
 /// Most reads that a queue pair may have under way, in either direction.
-pub const MAX_READS: u8 = 128;
+pub(super) const MAX_READS: u8 = 128;
 /// "As many as the device can", in connection parameters.
 const READS_DEFAULT: u8 = 0xff;
 /// How long a connection may take to be established, as seen by the active side.
@@ -64,7 +64,7 @@ const TIMER_PHASE: u32 = 1;
 const TIMER_ACCEPT: u32 = 2;
 
 /// What happened to an id.
-pub struct Event {
+pub(super) struct Event {
     pub kind: u32,
     pub status: i32,
     pub id: Arc<Id>,
@@ -76,12 +76,12 @@ pub struct Event {
 
 impl Event {
     /// Whom an acknowledgment is owed to.
-    pub fn owner(&self) -> &Arc<Id> {
+    pub(super) fn owner(&self) -> &Arc<Id> {
         self.listener.as_ref().unwrap_or(&self.id)
     }
 }
 
-pub type EventChannel = EventQueue<Event>;
+pub(super) type EventChannel = EventQueue<Event>;
 
 /// Where an id is in the life of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +145,7 @@ struct Counts {
 }
 
 /// A communication identifier.
-pub struct Id {
+pub(super) struct Id {
     state: Lock<State>,
     counts: Lock<Counts>,
     all_acknowledged: Condvar,
@@ -156,7 +156,7 @@ pub struct Id {
 
 /// What the program gives for connecting or accepting.
 #[derive(Clone, Copy, Debug)]
-pub struct ConnectParams<'a> {
+pub(super) struct ConnectParams<'a> {
     pub params: Params,
     pub private: &'a [u8],
 }
@@ -202,7 +202,7 @@ fn negated(error: Errno) -> i32 {
 }
 
 impl Id {
-    pub fn new(channel: Arc<EventChannel>) -> Arc<Self> {
+    pub(super) fn new(channel: Arc<EventChannel>) -> Arc<Self> {
         Self::with_phase(channel, Phase::Idle)
     }
 
@@ -236,22 +236,22 @@ impl Id {
         })
     }
 
-    pub fn handle(&self) -> usize {
+    pub(super) fn handle(&self) -> usize {
         self.handle.load(Ordering::Acquire)
     }
 
-    pub fn set_handle(&self, address: usize) {
+    pub(super) fn set_handle(&self, address: usize) {
         self.handle.store(address, Ordering::Release);
     }
 
     /// Own and peer's address, as far as they are known.
-    pub fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+    pub(super) fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
         let state = self.state.lock();
         (state.source, state.destination)
     }
 
     /// Gives the id a queue pair to connect.
-    pub fn attach_qp(&self, qp: Arc<Qp>) -> Result<(), Errno> {
+    pub(super) fn attach_qp(&self, qp: Arc<Qp>) -> Result<(), Errno> {
         let mut state = self.state.lock();
         if state.qp.as_ref().is_some_and(|old| !old.is_destroyed()) {
             return Err(Errno::INVAL);
@@ -260,12 +260,12 @@ impl Id {
         Ok(())
     }
 
-    pub fn detach_qp(&self) -> Option<Arc<Qp>> {
+    pub(super) fn detach_qp(&self) -> Option<Arc<Qp>> {
         self.state.lock().qp.take()
     }
 
     /// Binds the id to an own address.
-    pub fn bind(&self, address: SocketAddr) -> Result<(), Errno> {
+    pub(super) fn bind(&self, address: SocketAddr) -> Result<(), Errno> {
         let mut state = self.state.lock();
         if state.phase != Phase::Idle {
             return Err(Errno::INVAL);
@@ -280,7 +280,7 @@ impl Id {
         Ok(())
     }
 
-    pub fn resolve_address(
+    pub(super) fn resolve_address(
         &self,
         source: Option<SocketAddr>,
         destination: SocketAddr,
@@ -307,7 +307,7 @@ impl Id {
     }
 
     /// Finds out, within the time given, whether the other host can be reached.
-    pub fn resolve_route(&self, timeout: Duration) -> Result<(), Errno> {
+    pub(super) fn resolve_route(&self, timeout: Duration) -> Result<(), Errno> {
         let mut state = self.state.lock();
         if state.phase != Phase::AddressResolved {
             return Err(Errno::INVAL);
@@ -318,7 +318,7 @@ impl Id {
         Ok(())
     }
 
-    pub fn listen(&self, backlog: i32) -> Result<(), Errno> {
+    pub(super) fn listen(&self, backlog: i32) -> Result<(), Errno> {
         let mut state = self.state.lock();
         if state.phase != Phase::Bound {
             return Err(Errno::INVAL);
@@ -339,7 +339,7 @@ impl Id {
     }
 
     /// Asks the other side for a connection.
-    pub fn connect(&self, given: ConnectParams<'_>) -> Result<(), Errno> {
+    pub(super) fn connect(&self, given: ConnectParams<'_>) -> Result<(), Errno> {
         let mut state = self.state.lock();
         if state.phase != Phase::RouteResolved || given.private.len() > REQUEST_PRIVATE_MAX {
             return Err(Errno::INVAL);
@@ -357,7 +357,7 @@ impl Id {
         Ok(())
     }
 
-    pub fn accept(&self, given: ConnectParams<'_>) -> Result<(), Errno> {
+    pub(super) fn accept(&self, given: ConnectParams<'_>) -> Result<(), Errno> {
         let mut state = self.state.lock();
         if state.phase != Phase::Undecided || given.private.len() > REPLY_PRIVATE_MAX {
             return Err(Errno::INVAL);
@@ -391,7 +391,7 @@ impl Id {
         Ok(())
     }
 
-    pub fn reject(&self, private: &[u8]) -> Result<(), Errno> {
+    pub(super) fn reject(&self, private: &[u8]) -> Result<(), Errno> {
         let mut state = self.state.lock();
         if state.phase != Phase::Undecided || private.len() > REJECT_PRIVATE_MAX {
             return Err(Errno::INVAL);
@@ -404,7 +404,7 @@ impl Id {
         Ok(())
     }
 
-    pub fn disconnect(&self) -> Result<(), Errno> {
+    pub(super) fn disconnect(&self) -> Result<(), Errno> {
         let mut state = self.state.lock();
         let link = state.link.clone();
         match state.phase {
@@ -430,7 +430,7 @@ impl Id {
     }
 
     /// Moves the id and its events to another channel.
-    pub fn migrate(&self, channel: Arc<EventChannel>) {
+    pub(super) fn migrate(&self, channel: Arc<EventChannel>) {
         let mut state = self.state.lock();
         let old = std::mem::replace(&mut state.channel, Arc::clone(&channel));
         for event in old.remove(|e| std::ptr::eq(&**e.owner(), self)) {
@@ -440,7 +440,7 @@ impl Id {
 
     /// Ends whatever the id is at, drops events nobody fetched, and waits until the others are
     /// acknowledged.
-    pub fn destroy(&self) {
+    pub(super) fn destroy(&self) {
         let mut state = self.state.lock();
         let phase = std::mem::replace(&mut state.phase, Phase::Destroyed);
         self.stop_timer(&mut state);
@@ -484,17 +484,17 @@ impl Id {
     }
 
     /// Counts an event that is handed to the program. Called while it is taken off its channel.
-    pub fn delivered(&self) {
+    pub(super) fn delivered(&self) {
         self.counts.lock().delivered += 1;
     }
 
-    pub fn acknowledged(&self) {
+    pub(super) fn acknowledged(&self) {
         self.counts.lock().acknowledged += 1;
         self.all_acknowledged.notify_all();
     }
 
     /// A connect request was handed to the program.
-    pub fn request_delivered(&self) {
+    pub(super) fn request_delivered(&self) {
         let mut state = self.state.lock();
         state.undelivered = state.undelivered.saturating_sub(1);
     }

@@ -204,7 +204,7 @@ impl Channel {
 
 /// A completion queue as C sees it.
 #[repr(C)]
-pub struct CCq {
+pub(super) struct CCq {
     pub raw: ibv_cq,
     pub inner: Arc<Cq>,
 }

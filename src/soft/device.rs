@@ -19,13 +19,13 @@ use super::cm::MAX_READS;
 use super::link::SGE_MAX;
 
 /// Name of the device.
-pub const NAME: &str = "rpma_soft0";
+pub(super) const NAME: &str = "rpma_soft0";
 /// Largest send, receive or shared receive queue.
-pub const MAX_WR: u32 = 1 << 16;
+pub(super) const MAX_WR: u32 = 1 << 16;
 /// Largest completion queue.
-pub const MAX_CQE: c_int = (1 << 22) - 1;
+pub(super) const MAX_CQE: c_int = (1 << 22) - 1;
 /// Most bytes that a request may carry inline.
-pub const MAX_INLINE: u32 = 1024;
+pub(super) const MAX_INLINE: u32 = 1024;
 
 /// Capability bits in `device_cap_flags_ex`.
 const CAP_FLUSH_GLOBAL: u64 = 1 << 38;
@@ -42,7 +42,7 @@ const MANY: c_int = 1 << 20;
 const EXTENDED: usize = usize::MAX;
 
 /// The device, made at the first use.
-pub fn device() -> *mut ibv_device {
+pub(super) fn device() -> *mut ibv_device {
     static DEVICE: OnceLock<usize> = OnceLock::new();
     *DEVICE.get_or_init(|| {
         // SAFETY: all zeros is a valid device: no functions, empty names.
@@ -60,14 +60,14 @@ pub fn device() -> *mut ibv_device {
 
 /// A context as C sees it; the program gets the address of `verbs.context`.
 #[repr(C)]
-pub struct CContext {
+pub(super) struct CContext {
     pub verbs: verbs_context,
     /// Asynchronous events come from here; there are none.
     _async: OwnedFd,
 }
 
 /// Makes a context whose functions `fill` sets.
-pub fn open(fill: fn(&mut verbs_context)) -> Result<*mut ibv_context, Errno> {
+pub(super) fn open(fill: fn(&mut verbs_context)) -> Result<*mut ibv_context, Errno> {
     let events = eventfd(0, EventfdFlags::CLOEXEC)?;
     // SAFETY: all zeros is a valid context without functions.
     let mut verbs: verbs_context = unsafe { std::mem::zeroed() };
@@ -90,14 +90,14 @@ pub fn open(fill: fn(&mut verbs_context)) -> Result<*mut ibv_context, Errno> {
 ///
 /// # Safety
 /// The context was made by [`open`] and nothing uses it any more.
-pub unsafe fn close(context: *mut ibv_context) {
+pub(super) unsafe fn close(context: *mut ibv_context) {
     let start = context.wrapping_byte_sub(std::mem::offset_of!(verbs_context, context));
     // SAFETY: `open` has made it so.
     drop(unsafe { Box::from_raw(start.cast::<CContext>()) });
 }
 
 /// The context of all connection identifiers; it lives as long as the process.
-pub fn shared(fill: fn(&mut verbs_context)) -> Result<*mut ibv_context, Errno> {
+pub(super) fn shared(fill: fn(&mut verbs_context)) -> Result<*mut ibv_context, Errno> {
     static SHARED: AtomicUsize = AtomicUsize::new(0);
     let known = SHARED.load(Ordering::Acquire);
     if known != 0 {
@@ -114,7 +114,7 @@ pub fn shared(fill: fn(&mut verbs_context)) -> Result<*mut ibv_context, Errno> {
     }
 }
 
-pub fn attributes() -> ibv_device_attr {
+pub(super) fn attributes() -> ibv_device_attr {
     // SAFETY: all zeros is a valid value.
     let mut attr: ibv_device_attr = unsafe { std::mem::zeroed() };
     for (to, from) in attr
@@ -145,7 +145,7 @@ pub fn attributes() -> ibv_device_attr {
     attr
 }
 
-pub fn attributes_ex() -> ibv_device_attr_ex {
+pub(super) fn attributes_ex() -> ibv_device_attr_ex {
     // SAFETY: all zeros is a valid value.
     let mut attr: ibv_device_attr_ex = unsafe { std::mem::zeroed() };
     attr.orig_attr = attributes();
@@ -157,7 +157,7 @@ pub fn attributes_ex() -> ibv_device_attr_ex {
     attr
 }
 
-pub fn port_attributes() -> ibv_port_attr {
+pub(super) fn port_attributes() -> ibv_port_attr {
     // SAFETY: all zeros is a valid value.
     let mut attr: ibv_port_attr = unsafe { std::mem::zeroed() };
     attr.state = ibv_port_state::IBV_PORT_ACTIVE;

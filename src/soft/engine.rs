@@ -22,13 +22,13 @@ use super::sync::Lock;
 
 /// What a descriptor is ready for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Readiness {
+pub(super) struct Readiness {
     pub readable: bool,
     pub writable: bool,
 }
 
 /// Something that the engine watches or calls.
-pub trait Source: Send + Sync {
+pub(super) trait Source: Send + Sync {
     /// Its descriptor is ready. With `wait` unset, the source may skip what another thread is
     /// working at already.
     fn ready(self: Arc<Self>, readiness: Readiness, wait: bool);
@@ -44,7 +44,7 @@ pub trait Source: Send + Sync {
 
 /// Names a watched descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Token(u64);
+pub(super) struct Token(u64);
 
 struct Slot {
     generation: u32,
@@ -64,12 +64,12 @@ struct Timer {
 
 /// Names a timer that was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TimerKey {
+pub(super) struct TimerKey {
     at: Instant,
     order: u64,
 }
 
-pub struct Engine {
+pub(super) struct Engine {
     epoll: OwnedFd,
     wake: OwnedFd,
     slots: Lock<Slots>,
@@ -87,7 +87,7 @@ const WAKE: u64 = u64::MAX;
 const EVENTS: usize = 64;
 
 /// The engine, started if it is not running yet.
-pub fn engine() -> Result<&'static Engine, Errno> {
+pub(super) fn engine() -> Result<&'static Engine, Errno> {
     if !is_alive() {
         return Err(Errno::NODEV);
     }
@@ -96,7 +96,7 @@ pub fn engine() -> Result<&'static Engine, Errno> {
 
 /// Whether the fabric can be used: not in the child of a fork, which has no engine, and whose
 /// sockets are its parent's.
-pub fn is_alive() -> bool {
+pub(super) fn is_alive() -> bool {
     !FORKED.load(Ordering::Relaxed)
 }
 
@@ -137,7 +137,7 @@ impl Engine {
     }
 
     /// Starts to watch a descriptor for bytes to read, and for room to write if asked.
-    pub fn watch(
+    pub(super) fn watch(
         &self,
         fd: impl AsFd,
         source: Arc<dyn Source>,
@@ -173,7 +173,7 @@ impl Engine {
     }
 
     /// Changes whether room to write is of interest.
-    pub fn rewatch(&self, fd: impl AsFd, token: Token, write: bool) {
+    pub(super) fn rewatch(&self, fd: impl AsFd, token: Token, write: bool) {
         let _ = epoll::modify(
             &self.epoll,
             fd,
@@ -183,7 +183,7 @@ impl Engine {
     }
 
     /// Stops watching a descriptor; its source may still get an event that is under way.
-    pub fn unwatch(&self, fd: impl AsFd, token: Token) {
+    pub(super) fn unwatch(&self, fd: impl AsFd, token: Token) {
         let _ = epoll::delete(&self.epoll, fd);
         self.forget(token);
     }
@@ -214,7 +214,7 @@ impl Engine {
     }
 
     /// Calls `source` after a time, unless it is gone by then.
-    pub fn after(
+    pub(super) fn after(
         &self,
         delay: Duration,
         source: std::sync::Weak<dyn Source>,
@@ -238,13 +238,13 @@ impl Engine {
     }
 
     /// Takes a timer back. It may be running already.
-    pub fn cancel(&self, key: TimerKey) {
+    pub(super) fn cancel(&self, key: TimerKey) {
         let cancelled = self.timers.lock().remove(&key);
         drop(cancelled);
     }
 
     /// Has `source` called from the engine's thread, where no lock is held.
-    pub fn kick(&self, source: Arc<dyn Source>) {
+    pub(super) fn kick(&self, source: Arc<dyn Source>) {
         self.kicks.lock().push(source);
         self.wake();
     }
@@ -254,7 +254,7 @@ impl Engine {
     }
 
     /// Handles what is ready without waiting. For threads that poll.
-    pub fn poll(&self) {
+    pub(super) fn poll(&self) {
         if let Some(_guard) = self.polling.try_lock() {
             self.dispatch(Some(Timespec::default()), false);
         }

@@ -16,24 +16,24 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2, read, write};
 
 use super::sync::Lock;
 
-pub struct EventQueue<T> {
+pub(super) struct EventQueue<T> {
     fd: OwnedFd,
     items: Lock<VecDeque<T>>,
 }
 
 impl<T> EventQueue<T> {
-    pub fn new() -> Result<Self, Errno> {
+    pub(super) fn new() -> Result<Self, Errno> {
         Ok(EventQueue {
             fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?,
             items: Lock::new(VecDeque::new()),
         })
     }
 
-    pub fn raw_fd(&self) -> RawFd {
+    pub(super) fn raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 
-    pub fn push(&self, item: T) {
+    pub(super) fn push(&self, item: T) {
         let mut items = self.items.lock();
         items.push_back(item);
         // Cannot fail: the count stays far below its limit, and the descriptor is our own.
@@ -41,7 +41,7 @@ impl<T> EventQueue<T> {
     }
 
     /// Takes the oldest item and hands it to `take` before anybody else can remove it.
-    pub fn pop<R>(&self, take: impl FnOnce(T) -> R) -> Result<R, Errno> {
+    pub(super) fn pop<R>(&self, take: impl FnOnce(T) -> R) -> Result<R, Errno> {
         loop {
             let mut count = [0; 8];
             read(&self.fd, &mut count)?;
@@ -54,7 +54,7 @@ impl<T> EventQueue<T> {
     }
 
     /// Removes and returns the items that match.
-    pub fn remove(&self, mut matches: impl FnMut(&T) -> bool) -> Vec<T> {
+    pub(super) fn remove(&self, mut matches: impl FnMut(&T) -> bool) -> Vec<T> {
         let mut items = self.items.lock();
         let mut removed = Vec::new();
         let mut kept = VecDeque::with_capacity(items.len());
@@ -73,7 +73,7 @@ impl<T> EventQueue<T> {
     }
 
     /// Whether something is queued.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.items.lock().is_empty()
     }
 

@@ -34,7 +34,7 @@ const OUT_MAX: usize = 32;
 /// Parts of a gather or scatter list.
 const IOV_MAX: usize = 128;
 /// Largest scatter/gather list of a work request.
-pub const SGE_MAX: usize = 32;
+pub(super) const SGE_MAX: usize = 32;
 /// Rounds of receiving before other connections get their turn.
 const ROUNDS: usize = 16;
 /// How long a target may lack a receive, for each retry that the requester grants; the timer
@@ -126,7 +126,7 @@ impl OutFrame {
 }
 
 /// The sending side.
-pub struct Tx {
+pub(super) struct Tx {
     pub(super) requester: Requester,
     pub(super) replies: Replies,
     control: VecDeque<Header>,
@@ -164,7 +164,7 @@ enum Sent {
 }
 
 impl Tx {
-    pub fn new(requester: Requester) -> Self {
+    pub(super) fn new(requester: Requester) -> Self {
         Tx {
             requester,
             replies: Replies::default(),
@@ -186,7 +186,7 @@ impl Tx {
         }
     }
 
-    pub fn is_flush_pending(&self) -> bool {
+    pub(super) fn is_flush_pending(&self) -> bool {
         self.flush_with.is_some()
     }
 
@@ -425,7 +425,7 @@ struct Part {
 
 /// The receiving side.
 #[derive(Default)]
-pub struct Rx {
+pub(super) struct Rx {
     stash: [u8; HEADER_LEN],
     stashed: usize,
     header: Option<Header>,

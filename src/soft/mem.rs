@@ -18,16 +18,16 @@ use super::sync::Lock;
 
 /// Memory that was registered is not mapped (any more), or not with the needed protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault;
+pub(super) struct Fault;
 
 /// Size of a receive buffer: many small frames fit, and little of a large one has to be copied.
-pub const SCRATCH_LEN: usize = 16 * 1024;
+pub(super) const SCRATCH_LEN: usize = 16 * 1024;
 
 /// A receive buffer whose contents the kernel can copy into the program's memory.
 ///
 /// Its pages belong to a memory file. Reading that file at an offset makes the kernel copy from
 /// the buffer and check the destination, at a fraction of the price of `process_vm_writev`.
-pub struct Scratch {
+pub(super) struct Scratch {
     base: *mut u8,
     file: Option<OwnedFd>,
 }
@@ -66,7 +66,7 @@ impl Scratch {
     }
 
     /// The buffer as the last element of a scatter list.
-    pub fn iovec(&mut self) -> libc::iovec {
+    pub(super) fn iovec(&mut self) -> libc::iovec {
         libc::iovec {
             iov_base: self.base.cast(),
             iov_len: SCRATCH_LEN,
@@ -74,14 +74,14 @@ impl Scratch {
     }
 
     /// The first `len` bytes.
-    pub fn bytes(&self, len: usize) -> &[u8] {
+    pub(super) fn bytes(&self, len: usize) -> &[u8] {
         // SAFETY: the mapping is SCRATCH_LEN bytes long and initialised (zero pages or received
         // data), and nothing writes to it while `self` is borrowed.
         unsafe { std::slice::from_raw_parts(self.base, len.min(SCRATCH_LEN)) }
     }
 
     /// Copies `len` bytes at `offset` of the buffer to `addr`.
-    pub fn copy_out(&self, offset: usize, addr: u64, len: usize) -> Result<(), Fault> {
+    pub(super) fn copy_out(&self, offset: usize, addr: u64, len: usize) -> Result<(), Fault> {
         let mut done = 0;
         if offset > SCRATCH_LEN || len > SCRATCH_LEN - offset {
             return Err(Fault);
@@ -132,16 +132,16 @@ impl Drop for Scratch {
 static POOL: Lock<Vec<Scratch>> = Lock::new(Vec::new());
 
 /// A receive buffer on loan from the pool.
-pub struct Borrowed(Option<Scratch>);
+pub(super) struct Borrowed(Option<Scratch>);
 
 impl Borrowed {
     /// `None` if the system is out of memory or descriptors.
-    pub fn take() -> Option<Self> {
+    pub(super) fn take() -> Option<Self> {
         let spare = POOL.lock().pop();
         spare.or_else(Scratch::new).map(|s| Borrowed(Some(s)))
     }
 
-    pub fn get(&mut self) -> Option<&mut Scratch> {
+    pub(super) fn get(&mut self) -> Option<&mut Scratch> {
         self.0.as_mut()
     }
 }
@@ -154,12 +154,12 @@ impl Drop for Borrowed {
     }
 }
 
-pub fn page_size() -> u64 {
+pub(super) fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }
 
 /// Whether every page of a range belongs to some mapping.
-pub fn is_mapped(addr: u64, len: u64) -> bool {
+pub(super) fn is_mapped(addr: u64, len: u64) -> bool {
     if len == 0 {
         return true;
     }
@@ -174,7 +174,7 @@ pub fn is_mapped(addr: u64, len: u64) -> bool {
 
 /// Whether a range can be registered: mapped as a whole, and readable or writable where it
 /// begins. A range with holes in its protection is found out when it is used.
-pub fn is_registrable(addr: u64, len: u64, writable: bool) -> bool {
+pub(super) fn is_registrable(addr: u64, len: u64, writable: bool) -> bool {
     const MADV_POPULATE_READ: libc::c_int = 22;
     const MADV_POPULATE_WRITE: libc::c_int = 23;
 
@@ -212,7 +212,7 @@ fn knows_populate() -> bool {
 }
 
 /// Whether a range can be read; used to find the culprit after the kernel refused a gather list.
-pub fn is_readable(addr: u64, len: u64) -> bool {
+pub(super) fn is_readable(addr: u64, len: u64) -> bool {
     let mut sink = [0u8; 4096];
     let mut done = 0;
     while done < len {
@@ -239,7 +239,7 @@ pub fn is_readable(addr: u64, len: u64) -> bool {
 ///
 /// A program that unmaps the page between the look and the store dies as it would if it stored
 /// there itself; deregistering first is safe, because the caller holds the region's use.
-pub fn store_atomic(addr: u64, value: u64) -> Result<(), Fault> {
+pub(super) fn store_atomic(addr: u64, value: u64) -> Result<(), Fault> {
     if addr % 8 != 0 || !is_mapped(addr, 8) {
         return Err(Fault);
     }
@@ -252,7 +252,7 @@ pub fn store_atomic(addr: u64, value: u64) -> Result<(), Fault> {
 }
 
 /// The calling thread's errno.
-pub fn errno() -> libc::c_int {
+pub(super) fn errno() -> libc::c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 

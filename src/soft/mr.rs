@@ -17,17 +17,17 @@ use super::persist::Extents;
 use super::sync::{Lock, wait_until};
 
 /// Rights of a region, as in `ibv_access_flags`.
-pub mod access {
-    pub const LOCAL_WRITE: u32 = 1;
-    pub const REMOTE_WRITE: u32 = 1 << 1;
-    pub const REMOTE_READ: u32 = 1 << 2;
-    pub const REMOTE_ATOMIC: u32 = 1 << 3;
-    pub const ON_DEMAND: u32 = 1 << 6;
-    pub const HUGETLB: u32 = 1 << 7;
-    pub const FLUSH_GLOBAL: u32 = 1 << 8;
-    pub const FLUSH_PERSISTENT: u32 = 1 << 9;
+pub(super) mod access {
+    pub(crate) const LOCAL_WRITE: u32 = 1;
+    pub(crate) const REMOTE_WRITE: u32 = 1 << 1;
+    pub(crate) const REMOTE_READ: u32 = 1 << 2;
+    pub(crate) const REMOTE_ATOMIC: u32 = 1 << 3;
+    pub(crate) const ON_DEMAND: u32 = 1 << 6;
+    pub(crate) const HUGETLB: u32 = 1 << 7;
+    pub(crate) const FLUSH_GLOBAL: u32 = 1 << 8;
+    pub(crate) const FLUSH_PERSISTENT: u32 = 1 << 9;
     /// Hints that a device is free to ignore.
-    pub const OPTIONAL: u32 = 0x3ff << 20;
+    pub(crate) const OPTIONAL: u32 = 0x3ff << 20;
 
     const KNOWN: u32 = LOCAL_WRITE
         | REMOTE_WRITE
@@ -40,7 +40,7 @@ pub mod access {
         | OPTIONAL;
 
     /// Whether a region may be registered with these rights.
-    pub fn is_valid(rights: u32) -> bool {
+    pub(crate) fn is_valid(rights: u32) -> bool {
         rights & !KNOWN == 0
             && (rights & (REMOTE_WRITE | REMOTE_ATOMIC) == 0 || rights & LOCAL_WRITE != 0)
     }
@@ -96,7 +96,7 @@ impl Drop for DomainUse {
 const CLOSED: u32 = 1 << 31;
 
 /// One registered region.
-pub struct Region {
+pub(super) struct Region {
     key: u32,
     addr: u64,
     len: u64,
@@ -112,11 +112,16 @@ pub struct Region {
 
 /// Why an access is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Denied;
+pub(super) struct Denied;
 
 impl Region {
     /// Registers memory under a fresh key. `None` if the system gives no randomness.
-    pub fn register(domain: &Arc<Domain>, addr: u64, len: u64, rights: u32) -> Option<Arc<Self>> {
+    pub(super) fn register(
+        domain: &Arc<Domain>,
+        addr: u64,
+        len: u64,
+        rights: u32,
+    ) -> Option<Arc<Self>> {
         loop {
             let key = random_key()?;
             let mut table = table().write().unwrap_or_else(PoisonError::into_inner);
@@ -142,7 +147,7 @@ impl Region {
 
     /// Finds the region with a key, if the range lies in it and it grants all `rights` to the
     /// domain.
-    pub fn find(
+    pub(super) fn find(
         key: u32,
         domain: u64,
         addr: u64,
@@ -164,23 +169,23 @@ impl Region {
         Ok(())
     }
 
-    pub fn key(&self) -> u32 {
+    pub(super) fn key(&self) -> u32 {
         self.key
     }
 
     /// Start and length of the whole region.
-    pub fn range(&self) -> (u64, u64) {
+    pub(super) fn range(&self) -> (u64, u64) {
         (self.addr, self.len)
     }
 
     /// What kinds of memory the region consists of; looked up at the first need.
-    pub fn extents(&self) -> &Extents {
+    pub(super) fn extents(&self) -> &Extents {
         self.extents
             .get_or_init(|| Extents::of(self.addr, self.len))
     }
 
     /// Starts a use of the region's memory, unless the region is closed.
-    pub fn enter(self: &Arc<Self>) -> Option<RegionUse> {
+    pub(super) fn enter(self: &Arc<Self>) -> Option<RegionUse> {
         let before = self.uses.fetch_add(1, Ordering::Acquire);
         let guard = RegionUse(Arc::clone(self));
         // A closed region must not be touched; dropping the guard takes the count back.
@@ -196,7 +201,7 @@ impl Region {
     }
 
     /// Takes the key out of use and waits until nobody touches the memory any more.
-    pub fn deregister(&self) {
+    pub(super) fn deregister(&self) {
         table()
             .write()
             .unwrap_or_else(PoisonError::into_inner)
@@ -212,7 +217,7 @@ impl Region {
 }
 
 /// Permission to touch a region's memory; the region cannot be deregistered meanwhile.
-pub struct RegionUse(Arc<Region>);
+pub(super) struct RegionUse(Arc<Region>);
 
 impl Drop for RegionUse {
     fn drop(&mut self) {

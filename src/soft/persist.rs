@@ -34,7 +34,7 @@ struct Extent {
 
 /// The parts of a region, by what they are mapped from.
 #[derive(Debug, Default)]
-pub struct Extents {
+pub(super) struct Extents {
     parts: Vec<Extent>,
     /// The kinds could not be read, so everything gets the treatment that is right for all.
     unknown: bool,
@@ -42,7 +42,7 @@ pub struct Extents {
 
 impl Extents {
     /// Looks the mappings of a range up.
-    pub fn of(addr: u64, len: u64) -> Self {
+    pub(super) fn of(addr: u64, len: u64) -> Self {
         match File::open("/proc/self/smaps") {
             Ok(file) => Self::parse(BufReader::new(file), addr, addr.saturating_add(len)),
             Err(_) => Extents {
@@ -76,7 +76,7 @@ impl Extents {
     }
 
     /// Makes a range durable; returns once it is.
-    pub fn persist(&self, addr: u64, len: u64) -> Result<(), Fault> {
+    pub(super) fn persist(&self, addr: u64, len: u64) -> Result<(), Fault> {
         if len == 0 {
             return Ok(());
         }

@@ -23,13 +23,13 @@ use super::sync::Lock;
 use super::wire::Kind;
 
 /// States of a queue pair, as in `ibv_qp_state`.
-pub mod state {
+pub(super) mod state {
     use super::ibv_qp_state;
 
-    pub const RESET: u8 = ibv_qp_state::IBV_QPS_RESET as u8;
-    pub const INIT: u8 = ibv_qp_state::IBV_QPS_INIT as u8;
-    pub const READY: u8 = ibv_qp_state::IBV_QPS_RTS as u8;
-    pub const ERROR: u8 = ibv_qp_state::IBV_QPS_ERR as u8;
+    pub(crate) const RESET: u8 = ibv_qp_state::IBV_QPS_RESET as u8;
+    pub(crate) const INIT: u8 = ibv_qp_state::IBV_QPS_INIT as u8;
+    pub(crate) const READY: u8 = ibv_qp_state::IBV_QPS_RTS as u8;
+    pub(crate) const ERROR: u8 = ibv_qp_state::IBV_QPS_ERR as u8;
 }
 
 /// What the connection manager wants to know about a connection's traffic.

@@ -195,7 +195,7 @@ impl SharedQueue {
 
 /// A shared receive queue as C sees it.
 #[repr(C)]
-pub struct CSrq {
+pub(super) struct CSrq {
     pub raw: ibv_srq,
     pub inner: Arc<SharedQueue>,
 }

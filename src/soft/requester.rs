@@ -13,7 +13,7 @@ use super::wire::{self, Header, Kind, SEGMENT_MAX};
 /// How a request ends, as in `ibv_wc_status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Status {
+pub(super) enum Status {
     Success = 0,
     LocalLength = 1,
     LocalProtection = 4,
@@ -93,7 +93,7 @@ struct Wqe {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Completion {
+pub(super) struct Completion {
     pub wr_id: u64,
     pub kind: Kind,
     pub status: Status,
@@ -102,11 +102,11 @@ pub struct Completion {
 
 /// The target broke the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Violation(pub &'static str);
+pub(super) struct Violation(pub &'static str);
 
 /// A frame to send; `offset` is where its payload begins in that of request `index`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RequestFrame {
+pub(super) struct RequestFrame {
     pub header: Header,
     pub index: u64,
     pub offset: u64,
@@ -114,13 +114,13 @@ pub struct RequestFrame {
 
 /// Where bytes of a request's payload are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub(super) enum Source {
     Registered(Sge),
     /// Address of inline bytes, which are in the queue itself.
     Inline(*const u8, usize),
 }
 
-pub struct Requester {
+pub(super) struct Requester {
     wqes: Vec<Wqe>,
     /// Scatter/gather lists, `max_sge` for each slot.
     lists: Vec<[u64; 2]>,
@@ -147,7 +147,12 @@ pub struct Requester {
 }
 
 impl Requester {
-    pub fn new(capacity: usize, max_sge: usize, max_inline: usize, signal_all: bool) -> Self {
+    pub(super) fn new(
+        capacity: usize,
+        max_sge: usize,
+        max_inline: usize,
+        signal_all: bool,
+    ) -> Self {
         Requester {
             wqes: Vec::with_capacity(capacity.min(256)),
             // Zeroed memory costs nothing until it is used.
@@ -169,7 +174,7 @@ impl Requester {
     }
 
     /// Sets how many reads the two ends have agreed to have under way at a time.
-    pub fn set_max_reads(&mut self, max: u32) {
+    pub(super) fn set_max_reads(&mut self, max: u32) {
         self.max_reads = max;
     }
 
@@ -192,17 +197,17 @@ impl Requester {
         self.wqes.get_mut(slot)
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.head == self.tail
     }
 
     /// Room in the queue.
-    pub fn room(&self) -> u64 {
+    pub(super) fn room(&self) -> u64 {
         self.capacity - (self.tail - self.head)
     }
 
     /// Appends a request.
-    pub fn post<I>(&mut self, request: Request, data: Data<'_, I>) -> Result<(), PostError>
+    pub(super) fn post<I>(&mut self, request: Request, data: Data<'_, I>) -> Result<(), PostError>
     where
         I: ExactSizeIterator<Item = Sge>,
     {
@@ -260,7 +265,7 @@ impl Requester {
     }
 
     /// The next frame, if one may be sent now.
-    pub fn next_frame(&mut self) -> Option<RequestFrame> {
+    pub(super) fn next_frame(&mut self) -> Option<RequestFrame> {
         if self.paused {
             return None;
         }
@@ -329,13 +334,19 @@ impl Requester {
     }
 
     /// Notes that a request has been sent as a whole.
-    pub fn mark_sent(&mut self, index: u64) {
+    pub(super) fn mark_sent(&mut self, index: u64) {
         self.sent = self.sent.max(index + 1).min(self.cursor);
     }
 
     /// Calls `piece` for the parts of `len` bytes at `offset` of a request's payload or answer,
     /// until it returns false.
-    pub fn pieces(&self, index: u64, offset: u64, len: u64, mut piece: impl FnMut(Source) -> bool) {
+    pub(super) fn pieces(
+        &self,
+        index: u64,
+        offset: u64,
+        len: u64,
+        mut piece: impl FnMut(Source) -> bool,
+    ) {
         let Some(wqe) = self.wqe(index) else {
             return;
         };
@@ -357,7 +368,7 @@ impl Requester {
 
     /// A request cannot be sent: it fails when its turn to complete comes, and nothing after it
     /// is sent.
-    pub fn fail(&mut self, index: u64, status: Status) {
+    pub(super) fn fail(&mut self, index: u64, status: Status) {
         if let Some(wqe) = self.wqe_mut(index) {
             wqe.failure.get_or_insert(status);
             self.rewind(index);
@@ -365,7 +376,7 @@ impl Requester {
     }
 
     /// The failure of the oldest request, if it can only fail.
-    pub fn head_failure(&self) -> Option<Status> {
+    pub(super) fn head_failure(&self) -> Option<Status> {
         self.wqe(self.head)?.failure
     }
 
@@ -397,7 +408,7 @@ impl Requester {
     }
 
     /// All requests before `seq` are done.
-    pub fn acknowledge(
+    pub(super) fn acknowledge(
         &mut self,
         seq: u32,
         complete: &mut impl FnMut(Completion),
@@ -419,7 +430,7 @@ impl Requester {
     }
 
     /// Request `seq` failed at the target: everything before it is done.
-    pub fn refused(
+    pub(super) fn refused(
         &mut self,
         seq: u32,
         status: Status,
@@ -436,7 +447,7 @@ impl Requester {
     }
 
     /// The target found no receive for request `seq` and dropped it and all after it.
-    pub fn not_ready(&mut self, seq: u32) -> Result<(), Violation> {
+    pub(super) fn not_ready(&mut self, seq: u32) -> Result<(), Violation> {
         let index = self.head + u64::from(seq.wrapping_sub(self.head as u32));
         if index > self.cursor || (index == self.cursor && self.offset == 0) {
             return Err(Violation("not-ready for a request that was not sent"));
@@ -447,11 +458,11 @@ impl Requester {
     }
 
     /// The target has a receive now. Returns false if nothing waited for it.
-    pub fn ready(&mut self) -> bool {
+    pub(super) fn ready(&mut self) -> bool {
         std::mem::replace(&mut self.paused, false)
     }
 
-    pub fn is_paused(&self) -> bool {
+    pub(super) fn is_paused(&self) -> bool {
         self.paused
     }
 
@@ -475,7 +486,7 @@ impl Requester {
 
     /// Takes note of `len` bytes of the answer to read `seq`; returns its index and where in
     /// the answer they belong.
-    pub fn answer(&mut self, seq: u32, len: u32) -> Result<(u64, u64), Violation> {
+    pub(super) fn answer(&mut self, seq: u32, len: u32) -> Result<(u64, u64), Violation> {
         let index = self.sent_index(seq)?;
         let wqe = self
             .wqe_mut(index)
@@ -490,7 +501,7 @@ impl Requester {
     }
 
     /// Completes everything: the oldest request with `first`, the others as flushed.
-    pub fn flush(&mut self, first: Status, complete: &mut impl FnMut(Completion)) {
+    pub(super) fn flush(&mut self, first: Status, complete: &mut impl FnMut(Completion)) {
         let mut status = first;
         while !self.is_empty() {
             self.pop(status, complete);
@@ -514,7 +525,11 @@ fn unpack(packed: &[u64; 2]) -> Sge {
 }
 
 /// The parts of a scatter/gather list that hold `len` bytes at `offset`.
-pub fn clip(list: impl Iterator<Item = Sge>, offset: u64, len: u64) -> impl Iterator<Item = Sge> {
+pub(super) fn clip(
+    list: impl Iterator<Item = Sge>,
+    offset: u64,
+    len: u64,
+) -> impl Iterator<Item = Sge> {
     let mut skip = offset;
     let mut left = len;
     list.filter_map(move |sge| {

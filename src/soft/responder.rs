@@ -23,7 +23,7 @@ struct Message {
 
 /// What to do with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// Drop it and its payload.
     Ignore,
     /// It begins a message, or is one.
@@ -34,7 +34,7 @@ pub enum Verdict {
 
 /// Order of the requests that come in.
 #[derive(Default)]
-pub struct Inbound {
+pub(super) struct Inbound {
     expected: u32,
     message: Option<Message>,
     /// `expected` found no receive: everything is dropped until it comes again.
@@ -43,7 +43,7 @@ pub struct Inbound {
 
 impl Inbound {
     /// Decides about the next request in the stream.
-    pub fn admit(&mut self, header: &Header) -> Result<Verdict, Violation> {
+    pub(super) fn admit(&mut self, header: &Header) -> Result<Verdict, Violation> {
         if self.not_ready {
             if header.seq != self.expected || !header.is_first() {
                 return Ok(Verdict::Ignore);
@@ -81,13 +81,13 @@ impl Inbound {
     }
 
     /// The request that was just admitted found no receive.
-    pub fn not_ready(&mut self) {
+    pub(super) fn not_ready(&mut self) {
         self.not_ready = true;
         self.message = None;
     }
 
     /// The request was executed as a whole. Returns the number of the next one.
-    pub fn executed(&mut self) -> u32 {
+    pub(super) fn executed(&mut self) -> u32 {
         self.message = None;
         self.expected = self.expected.wrapping_add(1);
         self.expected
@@ -95,7 +95,7 @@ impl Inbound {
 }
 
 /// A read that is being answered.
-pub struct ReadJob {
+pub(super) struct ReadJob {
     pub seq: u32,
     pub region: Arc<Region>,
     pub addr: u64,
@@ -103,14 +103,14 @@ pub struct ReadJob {
 }
 
 /// A frame to send, with the memory that its payload comes from.
-pub struct ReplyFrame {
+pub(super) struct ReplyFrame {
     pub header: Header,
     pub source: Option<(Arc<Region>, u64)>,
 }
 
 /// What is owed to the other side.
 #[derive(Default)]
-pub struct Replies {
+pub(super) struct Replies {
     reads: VecDeque<ReadJob>,
     max_reads: usize,
     /// All requests before it were executed.
@@ -124,17 +124,17 @@ pub struct Replies {
 
 impl Replies {
     /// Sets how many reads the two ends have agreed to have under way at a time.
-    pub fn set_max_reads(&mut self, max: usize) {
+    pub(super) fn set_max_reads(&mut self, max: usize) {
         self.max_reads = max;
         self.reads.reserve(max);
     }
 
-    pub fn executed(&mut self, next: u32) {
+    pub(super) fn executed(&mut self, next: u32) {
         self.executed = next;
     }
 
     /// Queues the answer to a read. `Err` if the other side has more under way than agreed.
-    pub fn read(&mut self, job: ReadJob) -> Result<(), Violation> {
+    pub(super) fn read(&mut self, job: ReadJob) -> Result<(), Violation> {
         if self.reads.len() >= self.max_reads {
             return Err(Violation("more reads than agreed on"));
         }
@@ -142,29 +142,29 @@ impl Replies {
         Ok(())
     }
 
-    pub fn accepts_reads(&self) -> bool {
+    pub(super) fn accepts_reads(&self) -> bool {
         self.max_reads > 0
     }
 
     /// Request `seq` failed; the earliest failure is the one that is told.
-    pub fn refuse(&mut self, seq: u32, code: NakCode) {
+    pub(super) fn refuse(&mut self, seq: u32, code: NakCode) {
         match self.nak {
             Some((earlier, _)) if !is_before(seq, earlier) => {}
             _ => self.nak = Some((seq, code)),
         }
     }
 
-    pub fn not_ready(&mut self, seq: u32) {
+    pub(super) fn not_ready(&mut self, seq: u32) {
         self.not_ready = Some(seq);
         self.ready = None;
     }
 
-    pub fn ready(&mut self, seq: u32) {
+    pub(super) fn ready(&mut self, seq: u32) {
         self.ready = Some(seq);
     }
 
     /// A read's memory went away: reads from `seq` on are not answered any more.
-    pub fn abandon_reads(&mut self, seq: u32) {
+    pub(super) fn abandon_reads(&mut self, seq: u32) {
         self.reads.retain(|job| is_before(job.seq, seq));
         if is_before(seq, self.executed) {
             self.executed = seq;
@@ -173,7 +173,7 @@ impl Replies {
 
     /// The queue pair is in error: nothing is sent any more, except a refusal and what comes
     /// before it.
-    pub fn silence(&mut self) {
+    pub(super) fn silence(&mut self) {
         self.not_ready = None;
         self.ready = None;
         match self.nak {
@@ -188,7 +188,7 @@ impl Replies {
         }
     }
 
-    pub fn next_frame(&mut self) -> Option<ReplyFrame> {
+    pub(super) fn next_frame(&mut self) -> Option<ReplyFrame> {
         let bare = |kind, seq| {
             Some(ReplyFrame {
                 header: Header::bare(kind, seq),

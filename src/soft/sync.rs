@@ -33,7 +33,7 @@ impl<T> Lock<T> {
 }
 
 /// Waits on `condvar` until `done` holds, releasing the lock meanwhile.
-pub fn wait_until<'a, T>(
+pub(super) fn wait_until<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,
     mut done: impl FnMut(&mut T) -> bool,

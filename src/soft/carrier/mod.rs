@@ -9,7 +9,7 @@
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
-pub mod tcp;
+pub(super) mod tcp;
 
 /// An ordered, reliable byte stream that never blocks.
 pub trait Carrier: Send + Sync {

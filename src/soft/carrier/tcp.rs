@@ -18,13 +18,13 @@ const TIMEOUT_PER_RETRY: Duration = Duration::from_secs(2);
 /// How long an idle connection stays without a sign of life before one is asked for.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-pub struct Tcp {
+pub(crate) struct Tcp {
     socket: OwnedFd,
 }
 
 impl Tcp {
     /// Takes over a connected socket.
-    pub fn new(socket: OwnedFd, retry_count: u8) -> Self {
+    pub(crate) fn new(socket: OwnedFd, retry_count: u8) -> Self {
         // These settings make failures show sooner; without them all works as well.
         let patience = TIMEOUT_PER_RETRY * (u32::from(retry_count) + 1);
         let _ = sockopt::set_tcp_user_timeout(&socket, patience.as_millis() as u32);

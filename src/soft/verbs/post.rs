@@ -62,7 +62,7 @@ const KNOWN_OPS: u64 = (ops_flags::IBV_QP_EX_WITH_RDMA_WRITE.0
 ///
 /// # Safety
 /// The objects that `attr` names are ours.
-pub unsafe fn create_qp(attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp, Errno> {
+pub(super) unsafe fn create_qp(attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp, Errno> {
     alive()?;
     let cap = attr.cap;
     if attr.qp_type != ibv_qp_type::IBV_QPT_RC {
@@ -170,7 +170,7 @@ fn set_functions(ex: &mut ibv_qp_ex, wanted: u64) {
 ///
 /// # Safety
 /// It was made by [`create_qp`] and is not used any more.
-pub unsafe fn destroy_qp(qp: *mut ibv_qp) {
+pub(super) unsafe fn destroy_qp(qp: *mut ibv_qp) {
     // SAFETY: the caller's promise.
     let qp = unsafe { take_back::<CQp, _>(qp) };
     qp.inner.destroy();
@@ -178,7 +178,7 @@ pub unsafe fn destroy_qp(qp: *mut ibv_qp) {
 
 /// # Safety
 /// `qp` is a queue pair of ours.
-pub unsafe fn qp<'a>(qp: *mut ibv_qp) -> &'a CQp {
+pub(super) unsafe fn qp<'a>(qp: *mut ibv_qp) -> &'a CQp {
     // SAFETY: the caller's promise.
     unsafe { &*qp.cast::<CQp>() }
 }
@@ -215,7 +215,7 @@ unsafe fn list<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [ibv_sge], 
     }
 }
 
-pub unsafe extern "C" fn post_send(
+pub(super) unsafe extern "C" fn post_send(
     pointer: *mut ibv_qp,
     mut wr: *mut ibv_send_wr,
     bad_wr: *mut *mut ibv_send_wr,
@@ -325,7 +325,7 @@ unsafe fn post_receives(
     }
 }
 
-pub unsafe extern "C" fn post_recv(
+pub(super) unsafe extern "C" fn post_recv(
     pointer: *mut ibv_qp,
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
@@ -339,7 +339,7 @@ pub unsafe extern "C" fn post_recv(
     }
 }
 
-pub unsafe extern "C" fn post_srq_recv(
+pub(super) unsafe extern "C" fn post_srq_recv(
     srq: *mut ibv_srq,
     wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn post_srq_recv(
     }
 }
 
-pub unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_wc) -> c_int {
+pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_wc) -> c_int {
     if !is_alive() {
         set_errno(libc::ENODEV);
         return -1;
@@ -388,7 +388,7 @@ pub unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_w
     }
 }
 
-pub unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     // SAFETY: a queue of ours.
     unsafe { queue(cq) }.arm(solicited_only != 0);
     0
