@@ -146,8 +146,8 @@ pub(super) struct Tx {
     reply_fault: Option<u32>,
     /// Check memory before it goes into a list, because the carrier met a fault.
     probe: bool,
-    /// Whose turn it is: answers or requests.
-    replies_next: bool,
+    /// Data for a read were prepared last: a request may come next.
+    requests_next: bool,
     rnr_retry: u8,
     rnr_deadline: Option<Instant>,
     list: IoList,
@@ -178,7 +178,7 @@ impl Tx {
             flush_with: None,
             reply_fault: None,
             probe: false,
-            replies_next: false,
+            requests_next: false,
             rnr_retry: RNR_FOREVER,
             rnr_deadline: None,
             list: IoList::default(),
@@ -209,11 +209,12 @@ impl Tx {
                 }
                 continue;
             }
-            self.replies_next = !self.replies_next;
-            let pushed = if self.replies_next {
-                self.fill_reply() || self.fill_request(error)
-            } else {
+            // An acknowledgment comes before anything that the program posts after it has seen
+            // what is acknowledged. Data that were asked for share the stream with requests.
+            let pushed = if std::mem::take(&mut self.requests_next) {
                 self.fill_request(error) || self.fill_reply()
+            } else {
+                self.fill_reply() || self.fill_request(error)
             };
             if !pushed {
                 return;
@@ -226,7 +227,10 @@ impl Tx {
             return false;
         };
         let payload = match frame.source {
-            Some((region, addr)) => Payload::Region(region, addr),
+            Some((region, addr)) => {
+                self.requests_next = true;
+                Payload::Region(region, addr)
+            }
             None => Payload::None,
         };
         self.out
@@ -1030,6 +1034,9 @@ impl Qp {
         match header.kind {
             Kind::Send | Kind::SendImm | Kind::WriteImm => {
                 rx.receiving = false;
+                // Before the program sees it, so that the acknowledgment goes before an answer.
+                let next = rx.inbound.executed();
+                self.tx.lock().replies.executed(next);
                 let mut wc = self.recv_wc(rx.receive.wr_id, Status::Success);
                 wc.byte_len = header.total;
                 if header.kind == Kind::WriteImm {
@@ -1043,6 +1050,7 @@ impl Qp {
                 fence(Ordering::SeqCst);
                 let solicited = header.flags & wire::FLAG_SOLICITED != 0;
                 self.recv_cq.push(wc, solicited)?;
+                return Ok(());
             }
             Kind::Read => return self.execute_read(rx, &header),
             Kind::AtomicWrite => {

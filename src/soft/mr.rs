@@ -233,7 +233,7 @@ fn table() -> &'static Table {
 }
 
 /// An unpredictable key; 0 is left out, since programs use it for "none".
-fn random_key() -> Option<u32> {
+pub(super) fn random_key() -> Option<u32> {
     loop {
         let mut bytes = [0; 4];
         if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) != Ok(4) {

@@ -9,7 +9,7 @@
 //! reported as flushed.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use rdma_sys::{ibv_qp_state, ibv_wc};
 
@@ -88,11 +88,13 @@ pub struct Qp {
     pub(super) this: Weak<Qp>,
 }
 
-/// Numbers are 24 bits wide, as on InfiniBand; 0 and 1 mean something else there.
+/// Numbers are 24 bits wide, as on InfiniBand; 0 and 1 mean something else there. They begin at
+/// random, so that the two ends of a connection can be told apart in a log.
 fn next_number() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(2);
+    static NEXT: OnceLock<AtomicU32> = OnceLock::new();
+    let next = NEXT.get_or_init(|| AtomicU32::new(super::mr::random_key().unwrap_or(2)));
     loop {
-        let num = NEXT.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff;
+        let num = next.fetch_add(1, Ordering::Relaxed) & 0x00ff_ffff;
         if num > 1 {
             return num;
         }
