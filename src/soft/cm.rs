@@ -41,8 +41,10 @@ use super::wire::{
 pub(super) const MAX_READS: u8 = 128;
 /// "As many as the device can", in connection parameters.
 const READS_DEFAULT: u8 = 0xff;
-/// How long a connection may take to be established, as seen by the active side.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the active side waits for a sign of life of the other side's fabric.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it then waits for the other side's program to decide.
+const DECISION_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long an accepted socket may take to say what it wants.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Accepted sockets of one listener that have not said what they want.
@@ -359,13 +361,20 @@ impl Id {
 
     pub(super) fn accept(&self, given: ConnectParams<'_>) -> Result<(), Errno> {
         let mut state = self.state.lock();
-        if state.phase != Phase::Undecided || given.private.len() > REPLY_PRIVATE_MAX {
+        if state.phase != Phase::Undecided {
             return Err(Errno::INVAL);
         }
         let qp = state.qp.clone().ok_or(Errno::INVAL)?;
         state.own = own_params(&given.params, &qp);
-        let private = PrivateData::new(given.private).ok_or(Errno::INVAL)?;
         let socket = state.socket.take().ok_or(Errno::INVAL)?;
+        let private = PrivateData::new(given.private)
+            .filter(|private| private.as_slice().len() <= REPLY_PRIVATE_MAX);
+        let Some(private) = private else {
+            // As with hardware, the other side is not left waiting.
+            state.phase = Phase::Over;
+            refuse(&socket, REASON_CONSUMER, PrivateData::default());
+            return Err(Errno::INVAL);
+        };
         let greeting = Greeting {
             kind: GreetingKind::Reply,
             params: state.own,
@@ -672,6 +681,12 @@ impl Id {
         };
         match read_greeting(socket, &mut state.inbox) {
             Ok(None) => {}
+            Ok(Some(greeting)) if greeting.kind == GreetingKind::Received => {
+                state.inbox.clear();
+                state.early = false;
+                // The rest of the answer is there already, or wakes the engine again.
+                let _ = self.set_timer(state, DECISION_TIMEOUT);
+            }
             Ok(Some(greeting)) => self.answered(state, &greeting),
             Err(Refused::Closed(e)) => self.request_failed(state, e),
             Err(Refused::Bad(bad)) => {
@@ -702,7 +717,7 @@ impl Id {
                 );
                 return;
             }
-            GreetingKind::Request => {
+            GreetingKind::Request | GreetingKind::Received => {
                 diag::warn(format_args!("a connection request was answered by another"));
                 self.give_up(
                     state,
@@ -837,6 +852,14 @@ impl Id {
             refuse(&socket, REASON_CONSUMER, PrivateData::default());
             return;
         }
+        let received = Greeting {
+            kind: GreetingKind::Received,
+            params: Params::default(),
+            reason: 0,
+            private: PrivateData::default(),
+        };
+        // If the other side is gone, the program learns it when it decides.
+        let _ = greet(&socket, &received);
         let id = Self::with_phase(Arc::clone(&state.channel), Phase::Undecided);
         {
             let mut fresh = id.state.lock();
@@ -1088,7 +1111,7 @@ fn crossed(peer: &Params) -> Params {
     }
 }
 
-/// Sends a greeting. It is the first that is sent, so it fits the socket's buffer.
+/// Sends a greeting. Greetings are the first that is sent, so they fit the socket's buffer.
 fn greet(socket: &OwnedFd, greeting: &Greeting) -> Result<(), Errno> {
     let mut bytes = Vec::new();
     greeting.encode(&mut bytes);

@@ -3,7 +3,8 @@
 
 //! What the two ends of a connection say to each other: pure encoding and decoding.
 //!
-//! A connection starts with one [`Greeting`] in each direction (request, then reply or reject).
+//! A connection starts with a [`Greeting`] in each direction (a request; that it was received, then a
+//! reply or reject).
 //! After that both directions carry frames: a [`Header`] of 32 bytes, followed by its payload
 //! if its kind has one. Everything is little-endian, except immediate data, which travels as the
 //! four bytes that the program supplied.
@@ -381,6 +382,8 @@ pub enum GreetingKind {
     Request = 1,
     Reply = 2,
     Reject = 3,
+    /// The request has arrived, and the program will decide about it.
+    Received = 4,
 }
 
 impl GreetingKind {
@@ -389,7 +392,18 @@ impl GreetingKind {
             GreetingKind::Request => REQUEST_PRIVATE_MAX,
             GreetingKind::Reply => REPLY_PRIVATE_MAX,
             GreetingKind::Reject => REJECT_PRIVATE_MAX,
+            GreetingKind::Received => 0,
         }
+    }
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => GreetingKind::Request,
+            2 => GreetingKind::Reply,
+            3 => GreetingKind::Reject,
+            4 => GreetingKind::Received,
+            _ => return None,
+        })
     }
 }
 
@@ -452,12 +466,7 @@ impl Greeting {
             return Err(BadFrame::Version(version));
         }
         let [kind, private] = reader.array();
-        let kind = match kind {
-            1 => GreetingKind::Request,
-            2 => GreetingKind::Reply,
-            3 => GreetingKind::Reject,
-            _ => return Err(BadFrame::UnknownKind(kind)),
-        };
+        let kind = GreetingKind::from_byte(kind).ok_or(BadFrame::UnknownKind(kind))?;
         if usize::from(private) > kind.private_max() {
             return Err(BadFrame::PrivateData(private));
         }
@@ -498,11 +507,7 @@ impl Greeting {
             .and_then(PrivateData::new)
             .ok_or(BadFrame::PrivateData(private_len))?;
         Ok(Greeting {
-            kind: match kind {
-                1 => GreetingKind::Request,
-                2 => GreetingKind::Reply,
-                _ => GreetingKind::Reject,
-            },
+            kind: GreetingKind::from_byte(kind).ok_or(BadFrame::UnknownKind(kind))?,
             params: Params {
                 responder_resources,
                 initiator_depth,
@@ -678,6 +683,7 @@ mod tests {
             (GreetingKind::Request, REQUEST_PRIVATE_MAX),
             (GreetingKind::Reply, REPLY_PRIVATE_MAX),
             (GreetingKind::Reject, REJECT_PRIVATE_MAX),
+            (GreetingKind::Received, 0),
         ] {
             for len in 0..=max {
                 let sent = greeting(kind, &data[..len]);
