@@ -9,6 +9,10 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=src/librpma.map");
     let root = env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| String::from("."));
+    if env::var_os("CARGO_FEATURE_CAPI").is_none() {
+        // Used as a part of another library, which would inherit the arguments.
+        return;
+    }
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,librpma.so.0");
     // The script only declares the node; `.symver` directives in src/capi put the functions into it.
     println!("cargo:rustc-cdylib-link-arg=-Wl,--version-script={root}/src/librpma.map");

@@ -1,13 +1,89 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copyright 2026, The rpma developers
 
-//! The software fabric.
+//! The software fabric: verbs with the semantics of a reliable connected queue pair, over TCP.
+//!
+//! From the wire to the program:
+//!
+//! - `wire`: frames and greetings, pure.
+//! - `carrier`: the byte stream between two processes.
+//! - `requester`, `responder`: the two halves of a queue pair as pure state machines.
+//! - `mr`, `mem`, `persist`: whose memory it is, touching it, making it durable.
+//! - `eventq`, `cq`, `recvq`: descriptors with queues behind them, completions, receives.
+//! - `qp`, `link`: a queue pair, and its traffic.
+//! - `cm`, `addrinfo`: connections as librdmacm has them.
+//! - `engine`: the thread that keeps it all going.
+//! - `device`, `verbs`: what C sees.
+//!
+//! Locks are taken in this order, and a lock further down never waits for one further up: a queue
+//! pair's receiving side, its sending side, its (or a shared) receive queue; an id; completion
+//! queues, channels; the engine's tables. A region's use count is no lock, but who waits for it
+//! (deregistration) holds none.
+
+mod addrinfo;
+mod carrier;
+mod cm;
+mod cq;
+mod device;
+pub mod diag;
+mod engine;
+mod eventq;
+mod link;
+mod mem;
+mod mr;
+mod persist;
+mod qp;
+mod recvq;
+mod requester;
+mod responder;
+mod sync;
+pub mod verbs;
+pub mod wire;
 
 use crate::verbs::provider::Provider;
 
-pub(crate) fn provider() -> &'static Provider {
-    #[allow(clippy::unimplemented)]
-    {
-        unimplemented!()
-    }
+/// The fabric as a table of functions.
+pub fn provider() -> &'static Provider {
+    use verbs::*;
+    static PROVIDER: Provider = Provider {
+        ibv_get_device_list,
+        ibv_free_device_list,
+        ibv_get_device_name,
+        ibv_query_device,
+        ibv_alloc_pd,
+        ibv_dealloc_pd,
+        ibv_reg_mr,
+        ibv_dereg_mr,
+        ibv_create_comp_channel,
+        ibv_destroy_comp_channel,
+        ibv_create_cq,
+        ibv_destroy_cq,
+        ibv_get_cq_event,
+        ibv_ack_cq_events,
+        ibv_create_srq,
+        ibv_destroy_srq,
+        ibv_destroy_qp,
+        ibv_qp_to_qp_ex,
+        rdma_create_event_channel,
+        rdma_destroy_event_channel,
+        rdma_create_id,
+        rdma_destroy_id,
+        rdma_migrate_id,
+        rdma_getaddrinfo,
+        rdma_freeaddrinfo,
+        rdma_bind_addr,
+        rdma_resolve_addr,
+        rdma_resolve_route,
+        rdma_create_qp_ex,
+        rdma_destroy_qp,
+        rdma_listen,
+        rdma_connect,
+        rdma_accept,
+        rdma_reject,
+        rdma_disconnect,
+        rdma_get_cm_event,
+        rdma_ack_cm_event,
+        rdma_event_str,
+    };
+    &PROVIDER
 }

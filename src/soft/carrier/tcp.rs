@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copyright 2026, The rpma developers
+
+//! The carrier for any two hosts: one TCP connection.
+
+use std::time::Duration;
+
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown, sockopt};
+
+use super::Carrier;
+
+/// How long sent data may stay unacknowledged by the other host for each retry that the program
+/// asked for; the timeouts of InfiniBand's connection manager are of this order.
+const TIMEOUT_PER_RETRY: Duration = Duration::from_secs(2);
+
+/// How long an idle connection stays without a sign of life before one is asked for.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+
+pub(crate) struct Tcp {
+    socket: OwnedFd,
+}
+
+impl Tcp {
+    /// Takes over a connected socket.
+    pub(crate) fn new(socket: OwnedFd, retry_count: u8) -> Self {
+        // These settings make failures show sooner; without them all works as well.
+        let patience = TIMEOUT_PER_RETRY * (u32::from(retry_count) + 1);
+        let _ = sockopt::set_tcp_user_timeout(&socket, patience.as_millis() as u32);
+        let _ = sockopt::set_tcp_keepidle(&socket, KEEPALIVE);
+        let _ = sockopt::set_tcp_keepintvl(&socket, TIMEOUT_PER_RETRY);
+        let _ = sockopt::set_socket_keepalive(&socket, true);
+        Tcp { socket }
+    }
+}
+
+fn message(list: &[libc::iovec]) -> libc::msghdr {
+    // SAFETY: all zeros is a valid empty message.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = list.as_ptr().cast_mut();
+    message.msg_iovlen = list.len() as _;
+    message
+}
+
+fn outcome(n: isize) -> Result<usize, Errno> {
+    usize::try_from(n).map_err(|_| Errno::from_raw_os_error(super::super::mem::errno()))
+}
+
+impl Carrier for Tcp {
+    unsafe fn send(&self, list: &[libc::iovec]) -> Result<usize, Errno> {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // Not through rustix, whose slices would claim that the memory is mapped.
+        // SAFETY: the kernel checks the memory; the caller vouches for its use.
+        outcome(unsafe { libc::sendmsg(self.socket.as_raw_fd(), &message(list), flags) })
+    }
+
+    unsafe fn receive(&self, list: &[libc::iovec]) -> Result<usize, Errno> {
+        let mut message = message(list);
+        // SAFETY: as above.
+        outcome(unsafe { libc::recvmsg(self.socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) })
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn shutdown(&self) {
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+}

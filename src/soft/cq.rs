@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copyright 2026, The rpma developers
+
+//! Completion queues and completion channels.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar};
+
+use rdma_sys::{ibv_cq, ibv_wc};
+use rustix::io::Errno;
+
+use super::eventq::EventQueue;
+use super::sync::{Lock, wait_until};
+
+/// The queue was full: completions were lost, and everything that completes here is in error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overrun;
+
+/// When a completion makes an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Armed {
+    No,
+    /// Only for messages that the sender marked, and for errors.
+    Solicited,
+    Any,
+}
+
+struct State {
+    entries: VecDeque<ibv_wc>,
+    overrun: bool,
+    armed: Armed,
+}
+
+/// Events that were handed out and those that were acknowledged.
+#[derive(Default)]
+struct Events {
+    delivered: u64,
+    acknowledged: u64,
+}
+
+/// A completion queue.
+pub struct Cq {
+    capacity: usize,
+    state: Lock<State>,
+    channel: Option<Arc<Channel>>,
+    events: Lock<Events>,
+    all_acknowledged: Condvar,
+    /// Queue pairs that complete here.
+    users: AtomicU32,
+    /// Address of the C object, for events.
+    handle: AtomicUsize,
+}
+
+// SAFETY: `ibv_wc` holds no pointer.
+unsafe impl Send for State {}
+
+impl Cq {
+    pub fn new(capacity: usize, channel: Option<Arc<Channel>>) -> Arc<Self> {
+        Arc::new(Cq {
+            capacity,
+            state: Lock::new(State {
+                entries: VecDeque::with_capacity(capacity.min(256)),
+                overrun: false,
+                armed: Armed::No,
+            }),
+            channel,
+            events: Lock::default(),
+            all_acknowledged: Condvar::new(),
+            users: AtomicU32::new(0),
+            handle: AtomicUsize::new(0),
+        })
+    }
+
+    /// Address of the C object that stands for this queue; 0 until it was set.
+    pub fn handle(&self) -> usize {
+        self.handle.load(Ordering::Acquire)
+    }
+
+    pub fn set_handle(&self, address: usize) {
+        self.handle.store(address, Ordering::Release);
+    }
+
+    /// Adds a completion and makes an event if one was asked for.
+    pub fn push(self: &Arc<Self>, wc: ibv_wc, solicited: bool) -> Result<(), Overrun> {
+        let mut state = self.state.lock();
+        if state.entries.len() >= self.capacity || state.overrun {
+            state.overrun = true;
+        } else {
+            state.entries.push_back(wc);
+        }
+        let wanted = match state.armed {
+            Armed::No => false,
+            Armed::Any => true,
+            Armed::Solicited => solicited || wc.status != 0 || state.overrun,
+        };
+        if wanted {
+            state.armed = Armed::No;
+        }
+        let result = if state.overrun { Err(Overrun) } else { Ok(()) };
+        drop(state);
+        if wanted && let Some(channel) = &self.channel {
+            channel.queue.push(Arc::clone(self));
+        }
+        result
+    }
+
+    /// Moves up to `out.len()` completions out. An overrun queue reports [`Overrun`] once it is
+    /// empty, so that a program that polls learns of the loss.
+    pub fn poll(&self, mut put: impl FnMut(&ibv_wc) -> bool) -> Result<usize, Overrun> {
+        let mut state = self.state.lock();
+        let mut moved = 0;
+        while let Some(wc) = state.entries.front() {
+            if !put(wc) {
+                break;
+            }
+            state.entries.pop_front();
+            moved += 1;
+        }
+        if moved == 0 && state.overrun && state.entries.is_empty() {
+            return Err(Overrun);
+        }
+        Ok(moved)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        let state = self.state.lock();
+        state.entries.is_empty() && !state.overrun
+    }
+
+    /// Asks for an event with the next completion.
+    pub fn arm(&self, solicited_only: bool) {
+        let mut state = self.state.lock();
+        state.armed = match (solicited_only, state.armed) {
+            (true, Armed::No) => Armed::Solicited,
+            (true, armed) => armed,
+            (false, _) => Armed::Any,
+        };
+    }
+
+    /// Acknowledges events that [`Channel::wait`] handed out.
+    pub fn acknowledge(&self, count: u64) {
+        let mut events = self.events.lock();
+        events.acknowledged += count;
+        drop(events);
+        self.all_acknowledged.notify_all();
+    }
+
+    pub fn attach(&self) {
+        self.users.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub fn detach(&self) {
+        self.users.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether queue pairs complete here, so that the queue cannot go yet.
+    pub fn is_in_use(&self) -> bool {
+        self.users.load(Ordering::Acquire) != 0
+    }
+
+    /// Drops events nobody fetched and waits until the others are acknowledged.
+    pub fn retire(self: &Arc<Self>) {
+        if let Some(channel) = &self.channel {
+            drop(channel.queue.remove(|cq| Arc::ptr_eq(cq, self)));
+        }
+        let events = self.events.lock();
+        drop(wait_until(&self.all_acknowledged, events, |e| {
+            e.acknowledged >= e.delivered
+        }));
+    }
+}
+
+/// A completion channel.
+pub struct Channel {
+    queue: EventQueue<Arc<Cq>>,
+}
+
+impl Channel {
+    pub fn new() -> Result<Arc<Self>, Errno> {
+        Ok(Arc::new(Channel {
+            queue: EventQueue::new()?,
+        }))
+    }
+
+    pub fn raw_fd(&self) -> i32 {
+        self.queue.raw_fd()
+    }
+
+    /// Waits for an event; the queue it names must get an acknowledgment for it. The queue
+    /// cannot be destroyed before that.
+    pub fn wait(&self) -> Result<Arc<Cq>, Errno> {
+        self.queue.pop(|cq| {
+            cq.events.lock().delivered += 1;
+            cq
+        })
+    }
+
+    /// Whether no event waits.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+/// A completion queue as C sees it.
+#[repr(C)]
+pub(super) struct CCq {
+    pub raw: ibv_cq,
+    pub inner: Arc<Cq>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wc(id: u64, status: u32) -> ibv_wc {
+        // SAFETY: all zeros is a valid completion.
+        let mut wc: ibv_wc = unsafe { std::mem::zeroed() };
+        wc.wr_id = id;
+        wc.status = status;
+        wc
+    }
+
+    fn ids(cq: &Cq, max: usize) -> Result<Vec<u64>, Overrun> {
+        let mut out = Vec::new();
+        cq.poll(|wc| {
+            if out.len() == max {
+                return false;
+            }
+            out.push(wc.wr_id);
+            true
+        })?;
+        Ok(out)
+    }
+
+    #[test]
+    fn order_and_overrun() {
+        let cq = Cq::new(2, None);
+        assert_eq!(ids(&cq, 4), Ok(vec![]));
+        assert_eq!(cq.push(wc(1, 0), false), Ok(()));
+        assert_eq!(cq.push(wc(2, 0), false), Ok(()));
+        assert_eq!(ids(&cq, 1), Ok(vec![1]));
+        assert_eq!(cq.push(wc(3, 0), false), Ok(()));
+        assert_eq!(cq.push(wc(4, 0), false), Err(Overrun));
+        assert_eq!(cq.push(wc(5, 0), false), Err(Overrun));
+        assert_eq!(ids(&cq, 4), Ok(vec![2, 3]));
+        assert_eq!(ids(&cq, 4), Err(Overrun));
+    }
+
+    #[test]
+    fn one_event_for_each_arming() {
+        let channel = Channel::new().unwrap();
+        let cq = Cq::new(10, Some(Arc::clone(&channel)));
+        assert_eq!(cq.push(wc(1, 0), false), Ok(()));
+        assert!(channel.is_idle());
+        cq.arm(false);
+        assert_eq!(cq.push(wc(2, 0), false), Ok(()));
+        assert_eq!(cq.push(wc(3, 0), false), Ok(()));
+        assert!(Arc::ptr_eq(&channel.wait().unwrap(), &cq));
+        assert!(channel.is_idle());
+        cq.arm(true);
+        assert_eq!(cq.push(wc(4, 0), false), Ok(()));
+        assert!(channel.is_idle());
+        assert_eq!(cq.push(wc(5, 0), true), Ok(()));
+        assert!(!channel.is_idle());
+        cq.arm(true);
+        assert_eq!(cq.push(wc(6, 5), false), Ok(()));
+        cq.acknowledge(1);
+        // Two events are still queued, none is out: retiring does not wait.
+        cq.retire();
+        assert!(channel.is_idle());
+    }
+
+    #[test]
+    fn retiring_waits_for_acknowledgments() {
+        let channel = Channel::new().unwrap();
+        let cq = Cq::new(10, Some(Arc::clone(&channel)));
+        cq.arm(false);
+        cq.push(wc(1, 0), false).unwrap();
+        channel.wait().unwrap();
+        let waiter = {
+            let cq = Arc::clone(&cq);
+            std::thread::spawn(move || cq.retire())
+        };
+        std::thread::yield_now();
+        assert!(!waiter.is_finished());
+        cq.acknowledge(1);
+        waiter.join().unwrap();
+    }
+}

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copyright 2026, The rpma developers
+
+//! What keeps the fabric going: one thread per process that waits for sockets and timers.
+//!
+//! The thread starts with the first use of the fabric, has all signals blocked, and sleeps while
+//! nothing happens. Threads that poll a completion queue drive the same sockets themselves
+//! ([`Engine::poll`]), so that a busy program needs no hand-off.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use once_cell::sync::OnceCell;
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::{Errno, read, write};
+
+use super::diag;
+use super::sync::Lock;
+
+/// What a descriptor is ready for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Readiness {
+    pub readable: bool,
+    pub writable: bool,
+}
+
+/// Something that the engine watches or calls.
+pub(super) trait Source: Send + Sync {
+    /// Its descriptor is ready. With `wait` unset, the source may skip what another thread is
+    /// working at already.
+    fn ready(self: Arc<Self>, readiness: Readiness, wait: bool);
+
+    /// A timer that was set with this purpose has expired.
+    fn expired(self: Arc<Self>, purpose: u32) {
+        let _ = purpose;
+    }
+
+    /// Somebody asked for attention with [`Engine::kick`].
+    fn kicked(self: Arc<Self>) {}
+}
+
+/// Names a watched descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Token(u64);
+
+struct Slot {
+    generation: u32,
+    source: Option<Arc<dyn Source>>,
+}
+
+#[derive(Default)]
+struct Slots {
+    all: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+struct Timer {
+    source: std::sync::Weak<dyn Source>,
+    purpose: u32,
+}
+
+/// Names a timer that was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TimerKey {
+    at: Instant,
+    order: u64,
+}
+
+pub(super) struct Engine {
+    epoll: OwnedFd,
+    wake: OwnedFd,
+    slots: Lock<Slots>,
+    timers: Lock<BTreeMap<TimerKey, Timer>>,
+    kicks: Lock<Vec<Arc<dyn Source>>>,
+    /// Held by a polling thread, so that one at a time looks for events.
+    polling: Lock<()>,
+}
+
+static ENGINE: OnceCell<Engine> = OnceCell::new();
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Token of the descriptor that wakes the engine's thread.
+const WAKE: u64 = u64::MAX;
+const EVENTS: usize = 64;
+
+/// The engine, started if it is not running yet.
+pub(super) fn engine() -> Result<&'static Engine, Errno> {
+    if !is_alive() {
+        return Err(Errno::NODEV);
+    }
+    ENGINE.get_or_try_init(Engine::start)
+}
+
+/// Whether the fabric can be used: not in the child of a fork, which has no engine, and whose
+/// sockets are its parent's.
+pub(super) fn is_alive() -> bool {
+    !FORKED.load(Ordering::Relaxed)
+}
+
+extern "C" fn forked() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+impl Engine {
+    fn start() -> Result<Self, Errno> {
+        let engine = Engine {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            slots: Lock::default(),
+            timers: Lock::default(),
+            kicks: Lock::default(),
+            polling: Lock::new(()),
+        };
+        epoll::add(
+            &engine.epoll,
+            &engine.wake,
+            epoll::EventData::new_u64(WAKE),
+            epoll::EventFlags::IN,
+        )?;
+        // SAFETY: the handler only stores to an atomic.
+        if unsafe { libc::pthread_atfork(None, None, Some(forked)) } != 0 {
+            return Err(Errno::NOMEM);
+        }
+        let all = SignalsBlocked::new();
+        std::thread::Builder::new()
+            .name("rpma-soft".into())
+            .spawn(|| {
+                // Waits until `start` has finished.
+                ENGINE.wait().run();
+            })
+            .map_err(|_| Errno::AGAIN)?;
+        drop(all);
+        Ok(engine)
+    }
+
+    /// Starts to watch a descriptor for bytes to read, and for room to write if asked.
+    pub(super) fn watch(
+        &self,
+        fd: impl AsFd,
+        source: Arc<dyn Source>,
+        write: bool,
+    ) -> Result<Token, Errno> {
+        let token = {
+            let mut slots = self.slots.lock();
+            let index = slots.free.pop().unwrap_or_else(|| {
+                slots.all.push(Slot {
+                    generation: 0,
+                    source: None,
+                });
+                (slots.all.len() - 1) as u32
+            });
+            match slots.all.get_mut(index as usize) {
+                Some(slot) => {
+                    slot.source = Some(source);
+                    Token(u64::from(slot.generation) << 32 | u64::from(index))
+                }
+                None => return Err(Errno::NOMEM),
+            }
+        };
+        let added = epoll::add(
+            &self.epoll,
+            fd,
+            epoll::EventData::new_u64(token.0),
+            flags(write),
+        );
+        if added.is_err() {
+            self.forget(token);
+        }
+        added.map(|()| token)
+    }
+
+    /// Changes whether room to write is of interest.
+    pub(super) fn rewatch(&self, fd: impl AsFd, token: Token, write: bool) {
+        let _ = epoll::modify(
+            &self.epoll,
+            fd,
+            epoll::EventData::new_u64(token.0),
+            flags(write),
+        );
+    }
+
+    /// Stops watching a descriptor; its source may still get an event that is under way.
+    pub(super) fn unwatch(&self, fd: impl AsFd, token: Token) {
+        let _ = epoll::delete(&self.epoll, fd);
+        self.forget(token);
+    }
+
+    fn forget(&self, token: Token) {
+        let mut slots = self.slots.lock();
+        let index = token.0 as u32;
+        let mut dropped = None;
+        if let Some(slot) = slots.all.get_mut(index as usize)
+            && u64::from(slot.generation) == token.0 >> 32
+        {
+            slot.generation = slot.generation.wrapping_add(1);
+            dropped = slot.source.take();
+            slots.free.push(index);
+        }
+        drop(slots);
+        // Outside the lock: dropping the last reference may close sockets.
+        drop(dropped);
+    }
+
+    fn find(&self, token: u64) -> Option<Arc<dyn Source>> {
+        let slots = self.slots.lock();
+        let slot = slots.all.get(token as u32 as usize)?;
+        if u64::from(slot.generation) != token >> 32 {
+            return None;
+        }
+        slot.source.clone()
+    }
+
+    /// Calls `source` after a time, unless it is gone by then.
+    pub(super) fn after(
+        &self,
+        delay: Duration,
+        source: std::sync::Weak<dyn Source>,
+        purpose: u32,
+    ) -> TimerKey {
+        static ORDER: AtomicU64 = AtomicU64::new(0);
+        let key = TimerKey {
+            at: Instant::now() + delay,
+            order: ORDER.fetch_add(1, Ordering::Relaxed),
+        };
+        let mut timers = self.timers.lock();
+        let earliest = timers
+            .first_key_value()
+            .is_none_or(|(first, _)| key < *first);
+        timers.insert(key, Timer { source, purpose });
+        drop(timers);
+        if earliest {
+            self.wake();
+        }
+        key
+    }
+
+    /// Takes a timer back. It may be running already.
+    pub(super) fn cancel(&self, key: TimerKey) {
+        let cancelled = self.timers.lock().remove(&key);
+        drop(cancelled);
+    }
+
+    /// Has `source` called from the engine's thread, where no lock is held.
+    pub(super) fn kick(&self, source: Arc<dyn Source>) {
+        self.kicks.lock().push(source);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        let _ = write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Handles what is ready without waiting. For threads that poll.
+    pub(super) fn poll(&self) {
+        if let Some(_guard) = self.polling.try_lock() {
+            self.dispatch(Some(Timespec::default()), false);
+        }
+    }
+
+    fn run(&self) {
+        loop {
+            let timeout = self.run_timers();
+            self.dispatch(timeout, true);
+            let kicks = std::mem::take(&mut *self.kicks.lock());
+            for source in kicks {
+                source.kicked();
+            }
+        }
+    }
+
+    fn dispatch(&self, timeout: Option<Timespec>, wait: bool) {
+        let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
+        let ready = match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
+            Ok((ready, _)) => ready,
+            Err(Errno::INTR) => return,
+            Err(e) => {
+                diag::warn(format_args!("waiting for sockets failed: {e}"));
+                return;
+            }
+        };
+        for event in ready {
+            let token = { event.data }.u64();
+            if token == WAKE {
+                // Polling threads leave kicks to the engine's thread.
+                if wait {
+                    let _ = read(&self.wake, &mut [0; 8]);
+                }
+                continue;
+            }
+            let flags = { event.flags };
+            let gone = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
+            if let Some(source) = self.find(token) {
+                source.ready(
+                    Readiness {
+                        readable: gone || flags.contains(epoll::EventFlags::IN),
+                        writable: gone || flags.contains(epoll::EventFlags::OUT),
+                    },
+                    wait,
+                );
+            }
+        }
+    }
+
+    /// Runs what is due; returns how long until the next.
+    fn run_timers(&self) -> Option<Timespec> {
+        loop {
+            let now = Instant::now();
+            let mut timers = self.timers.lock();
+            let first = timers.first_entry()?;
+            let at = first.key().at;
+            if at > now {
+                let left = at - now;
+                return Some(Timespec {
+                    tv_sec: left.as_secs() as i64,
+                    tv_nsec: i64::from(left.subsec_nanos()),
+                });
+            }
+            let due = first.remove();
+            drop(timers);
+            if let Some(source) = due.source.upgrade() {
+                source.expired(due.purpose);
+            }
+        }
+    }
+}
+
+fn flags(write: bool) -> epoll::EventFlags {
+    if write {
+        epoll::EventFlags::IN | epoll::EventFlags::OUT
+    } else {
+        epoll::EventFlags::IN
+    }
+}
+
+/// Blocks all signals for the calling thread; a thread that it starts inherits that.
+struct SignalsBlocked(libc::sigset_t);
+
+impl SignalsBlocked {
+    fn new() -> Self {
+        // SAFETY: both sets are plain values that the calls fill.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+            SignalsBlocked(before)
+        }
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        // SAFETY: restores the mask that was read before.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut());
+        }
+    }
+}

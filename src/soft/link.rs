@@ -1,0 +1,1303 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copyright 2026, The rpma developers
+
+//! The traffic of a queue pair: frames out of its queues onto the carrier, and from the carrier
+//! into the program's memory.
+//!
+//! Sending happens in whatever thread has something to send, straight from registered memory;
+//! receiving happens in the engine's thread or in one that polls, straight into registered
+//! memory, except for small payloads that came along with a header.
+//!
+//! Locks are taken in the order: receiving side, sending side, receive queue, completion queue.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::carrier::Carrier;
+use super::cq::Overrun;
+use super::diag;
+use super::engine::{Readiness, Source, Token, engine};
+use super::mem::{self, Borrowed, Scratch};
+use super::mr::{Region, RegionUse, access};
+use super::qp::{Qp, state};
+use super::recvq::{Receive, Sge};
+use super::requester::{Requester, Source as Piece, Status, Violation, clip};
+use super::responder::{Inbound, ReadJob, Replies, Verdict};
+use super::wire::{self, HEADER_LEN, Header, Kind, NakCode};
+
+/// Frames that are prepared for one call of the carrier.
+const OUT_MAX: usize = 32;
+/// Parts of a gather or scatter list.
+const IOV_MAX: usize = 128;
+/// Largest scatter/gather list of a work request.
+pub(super) const SGE_MAX: usize = 32;
+/// Rounds of receiving before other connections get their turn.
+const ROUNDS: usize = 16;
+/// How long a target may lack a receive, for each retry that the requester grants; the timer
+/// value that the connection manager sets on hardware means this.
+const RNR_TIMER: Duration = Duration::from_micros(655_360);
+/// "For ever", as RNR retry count.
+const RNR_FOREVER: u8 = 7;
+
+const ZEROS: [u8; 4096] = [0; 4096];
+
+/// A gather or scatter list that is kept to be filled again.
+#[derive(Default)]
+struct IoList(Vec<libc::iovec>);
+
+// SAFETY: the pointers are used only between filling the list and the call right after it.
+unsafe impl Send for IoList {}
+
+impl IoList {
+    fn push(&mut self, addr: u64, len: usize) {
+        self.0.push(libc::iovec {
+            iov_base: addr as *mut libc::c_void,
+            iov_len: len,
+        });
+    }
+
+    /// Adds registered memory and holds its region; false if it is not there.
+    fn push_held(
+        &mut self,
+        uses: &mut Vec<RegionUse>,
+        region: Option<Arc<Region>>,
+        addr: u64,
+        len: u64,
+        probe: bool,
+    ) -> bool {
+        let Some(guard) = region.and_then(|r| r.enter()) else {
+            return false;
+        };
+        if probe && !mem::is_readable(addr, len) {
+            return false;
+        }
+        uses.push(guard);
+        self.push(addr, len as usize);
+        true
+    }
+}
+
+/// Where a frame's payload comes from.
+enum Payload {
+    None,
+    /// Part of a request, from an offset in it.
+    Request(u64, u64),
+    /// A region of ours that the peer reads.
+    Region(Arc<Region>, u64),
+    /// The region went away in mid-frame; a failure follows the frame.
+    Zeros,
+}
+
+/// A frame on its way out.
+struct OutFrame {
+    bytes: [u8; HEADER_LEN],
+    kind: Kind,
+    seq: u32,
+    last: bool,
+    payload: Payload,
+    len: usize,
+    /// Bytes of header and payload that the carrier has taken.
+    sent: usize,
+    /// Index of the request, unless it has to be sent again anyway.
+    request: Option<u64>,
+}
+
+impl OutFrame {
+    fn new(header: &Header, payload: Payload, request: Option<u64>) -> Self {
+        OutFrame {
+            bytes: header.encode(),
+            kind: header.kind,
+            seq: header.seq,
+            last: header.is_last(),
+            payload,
+            len: header.payload_len() as usize,
+            sent: 0,
+            request,
+        }
+    }
+
+    fn is_started(&self) -> bool {
+        self.sent > 0
+    }
+}
+
+/// The sending side.
+pub(super) struct Tx {
+    pub(super) requester: Requester,
+    pub(super) replies: Replies,
+    control: VecDeque<Header>,
+    out: VecDeque<OutFrame>,
+    carrier: Option<Arc<dyn Carrier>>,
+    token: Option<Token>,
+    /// The carrier takes nothing now; the engine says when it does again.
+    blocked: bool,
+    /// The carrier failed.
+    broken: bool,
+    /// The peer has said that it leaves: requests cannot be executed any more.
+    peer_left: bool,
+    /// In error: the requests complete, the first with this status, once no frame of theirs is
+    /// half sent.
+    flush_with: Option<Status>,
+    /// Request of the peer whose memory went away while it was answered.
+    reply_fault: Option<u32>,
+    /// Check memory before it goes into a list, because the carrier met a fault.
+    probe: bool,
+    /// Data for a read were prepared last: a request may come next.
+    requests_next: bool,
+    rnr_retry: u8,
+    rnr_deadline: Option<Instant>,
+    list: IoList,
+    uses: Vec<RegionUse>,
+}
+
+/// What became of an attempt to send.
+enum Sent {
+    Some,
+    Blocked,
+    Broken,
+    /// The first frame's memory is not there.
+    Fault,
+}
+
+impl Tx {
+    pub(super) fn new(requester: Requester) -> Self {
+        Tx {
+            requester,
+            replies: Replies::default(),
+            control: VecDeque::new(),
+            out: VecDeque::new(),
+            carrier: None,
+            token: None,
+            blocked: false,
+            broken: false,
+            peer_left: false,
+            flush_with: None,
+            reply_fault: None,
+            probe: false,
+            requests_next: false,
+            rnr_retry: RNR_FOREVER,
+            rnr_deadline: None,
+            list: IoList::default(),
+            uses: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_flush_pending(&self) -> bool {
+        self.flush_with.is_some()
+    }
+
+    /// Whether a frame of a request is half sent, so that its memory is still needed.
+    fn is_request_half_sent(&self) -> bool {
+        self.out
+            .front()
+            .is_some_and(|f| f.is_started() && matches!(f.payload, Payload::Request(..)))
+    }
+
+    /// Prepares frames, answers and requests in turn.
+    fn fill(&mut self, error: bool) {
+        while self.out.len() < OUT_MAX {
+            if let Some(header) = self.control.front().copied() {
+                // The end of a connection comes after what is still owed, its beginning first.
+                if header.kind == Kind::ReadyToUse || !self.fill_reply() {
+                    self.control.pop_front();
+                    self.out
+                        .push_back(OutFrame::new(&header, Payload::None, None));
+                }
+                continue;
+            }
+            // An acknowledgment comes before anything that the program posts after it has seen
+            // what is acknowledged. Data that were asked for share the stream with requests.
+            let pushed = if std::mem::take(&mut self.requests_next) {
+                self.fill_request(error) || self.fill_reply()
+            } else {
+                self.fill_reply() || self.fill_request(error)
+            };
+            if !pushed {
+                return;
+            }
+        }
+    }
+
+    fn fill_reply(&mut self) -> bool {
+        let Some(frame) = self.replies.next_frame() else {
+            return false;
+        };
+        let payload = match frame.source {
+            Some((region, addr)) => {
+                self.requests_next = true;
+                Payload::Region(region, addr)
+            }
+            None => Payload::None,
+        };
+        self.out
+            .push_back(OutFrame::new(&frame.header, payload, None));
+        true
+    }
+
+    fn fill_request(&mut self, error: bool) -> bool {
+        if error || self.peer_left {
+            return false;
+        }
+        let Some(frame) = self.requester.next_frame() else {
+            return false;
+        };
+        let payload = if frame.header.payload_len() > 0 {
+            Payload::Request(frame.index, frame.offset)
+        } else {
+            Payload::None
+        };
+        self.out
+            .push_back(OutFrame::new(&frame.header, payload, Some(frame.index)));
+        true
+    }
+
+    /// Hands prepared frames to the carrier.
+    fn transmit(&mut self, carrier: &dyn Carrier, domain: u64) -> Sent {
+        let Tx {
+            requester,
+            out,
+            list,
+            uses,
+            probe,
+            ..
+        } = self;
+        list.0.clear();
+        uses.clear();
+        let mut usable = true;
+        for frame in out.iter() {
+            if list.0.len() + 1 + SGE_MAX > IOV_MAX {
+                break;
+            }
+            let (parts, held) = (list.0.len(), uses.len());
+            if let Some(rest) = frame.bytes.get(frame.sent..) {
+                list.push(rest.as_ptr() as u64, rest.len());
+            }
+            let skip = frame.sent.saturating_sub(HEADER_LEN);
+            let left = (frame.len - skip) as u64;
+            match &frame.payload {
+                Payload::None => {}
+                Payload::Request(index, offset) => {
+                    let mut sources = [None; SGE_MAX];
+                    let mut places = sources.iter_mut();
+                    requester.pieces(*index, offset + skip as u64, left, |piece| {
+                        match places.next() {
+                            Some(place) => *place = Some(piece),
+                            None => usable = false,
+                        }
+                        usable
+                    });
+                    for source in sources.into_iter().flatten() {
+                        usable &= match source {
+                            Piece::Registered(sge) => {
+                                let len = u64::from(sge.len);
+                                let region = Region::find(sge.lkey, domain, sge.addr, len, 0);
+                                list.push_held(uses, region.ok(), sge.addr, len, *probe)
+                            }
+                            Piece::Inline(at, len) => {
+                                list.push(at as u64, len);
+                                true
+                            }
+                        };
+                        if !usable {
+                            break;
+                        }
+                    }
+                }
+                Payload::Region(region, addr) => {
+                    let region = Some(Arc::clone(region));
+                    usable &= list.push_held(uses, region, addr + skip as u64, left, *probe);
+                }
+                Payload::Zeros => {
+                    // Not all at once: that may be more than the list holds.
+                    list.push(ZEROS.as_ptr() as u64, ZEROS.len().min(left as usize));
+                    if left as usize > ZEROS.len() {
+                        break;
+                    }
+                }
+            }
+            if !usable {
+                list.0.truncate(parts);
+                uses.truncate(held);
+                break;
+            }
+        }
+        if list.0.is_empty() {
+            uses.clear();
+            return if usable { Sent::Some } else { Sent::Fault };
+        }
+        // SAFETY: every part is a header or inline data in this object, or registered memory
+        // whose use is held in `uses`.
+        let result = unsafe { carrier.send(&list.0) };
+        uses.clear();
+        match result {
+            Ok(n) => {
+                *probe = false;
+                self.consume(n);
+                Sent::Some
+            }
+            Err(Errno::AGAIN) => Sent::Blocked,
+            Err(Errno::INTR) => Sent::Some,
+            Err(Errno::FAULT) if !*probe => {
+                // Somewhere in the list; look at each part in the next attempt.
+                *probe = true;
+                Sent::Some
+            }
+            Err(_) => Sent::Broken,
+        }
+    }
+
+    /// Takes note of bytes that the carrier has taken.
+    fn consume(&mut self, mut n: usize) {
+        while n > 0 {
+            let Some(front) = self.out.front_mut() else {
+                return;
+            };
+            let left = HEADER_LEN + front.len - front.sent;
+            if n < left {
+                front.sent += n;
+                return;
+            }
+            n -= left;
+            if let Some(index) = front.request
+                && front.last
+            {
+                self.requester.mark_sent(index);
+            }
+            self.out.pop_front();
+        }
+    }
+
+    /// The memory of the first prepared frame is not there.
+    fn front_fault(&mut self) {
+        self.probe = false;
+        let Some(front) = self.out.front_mut() else {
+            return;
+        };
+        let started = front.is_started();
+        match front.payload {
+            Payload::Request(index, _) => {
+                self.requester.fail(index, Status::LocalProtection);
+                if started {
+                    // What the peer was promised cannot be sent.
+                    self.broken = true;
+                } else {
+                    self.drop_requests();
+                }
+            }
+            Payload::Region(..) => {
+                let seq = front.seq;
+                front.payload = Payload::Zeros;
+                self.replies.abandon_reads(seq);
+                self.reply_fault = Some(seq);
+                let mut first = started;
+                self.out.retain(|f| {
+                    // The half-sent frame stays; answers after it are not true any more.
+                    std::mem::take(&mut first) || !matches!(f.kind, Kind::ReadData | Kind::Ack)
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Drops prepared requests that are not begun; they are prepared again, or never.
+    fn drop_requests(&mut self) {
+        self.out.retain(|f| f.is_started() || f.request.is_none());
+        if let Some(front) = self.out.front_mut() {
+            front.request = None;
+        }
+    }
+}
+
+/// What is done with the payload of the current frame.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Target {
+    #[default]
+    Drop,
+    Place,
+}
+
+/// A part of registered memory that payload goes to.
+struct Part {
+    region: Arc<Region>,
+    addr: u64,
+    len: u64,
+}
+
+/// The receiving side.
+#[derive(Default)]
+pub(super) struct Rx {
+    stash: [u8; HEADER_LEN],
+    stashed: usize,
+    header: Option<Header>,
+    /// Payload bytes of the current frame that were not received, and that were.
+    left: usize,
+    done: u64,
+    target: Target,
+    parts: Vec<Part>,
+    inbound: Inbound,
+    receive: Receive,
+    /// `receive` belongs to the current message.
+    receiving: bool,
+    /// The connection is over.
+    closed: bool,
+    list: IoList,
+    uses: Vec<RegionUse>,
+}
+
+/// Why a connection has to end.
+enum End {
+    Closed,
+    Violation(Violation),
+    Frame(wire::BadFrame),
+    Overrun,
+}
+
+impl From<Violation> for End {
+    fn from(violation: Violation) -> Self {
+        End::Violation(violation)
+    }
+}
+
+impl From<wire::BadFrame> for End {
+    fn from(bad: wire::BadFrame) -> Self {
+        End::Frame(bad)
+    }
+}
+
+impl From<Overrun> for End {
+    fn from(_: Overrun) -> Self {
+        End::Overrun
+    }
+}
+
+/// What the two ends have agreed on when they connected.
+pub struct Agreement {
+    pub peer_num: u32,
+    /// Reads that this end may have under way.
+    pub initiator_depth: u8,
+    /// Reads that it accepts.
+    pub responder_resources: u8,
+    pub rnr_retry: u8,
+}
+
+impl Qp {
+    /// Connects the queue pair: requests may be posted from now on.
+    pub fn connect(
+        &self,
+        carrier: Arc<dyn Carrier>,
+        agreement: &Agreement,
+        first: Option<Header>,
+    ) -> Result<(), Errno> {
+        let this = self.this.upgrade().ok_or(Errno::NODEV)?;
+        let mut tx = self.tx.lock();
+        if self.state() != state::INIT || tx.carrier.is_some() {
+            return Err(Errno::INVAL);
+        }
+        self.peer_num.store(agreement.peer_num, Ordering::Relaxed);
+        tx.requester
+            .set_max_reads(u32::from(agreement.initiator_depth));
+        tx.replies
+            .set_max_reads(usize::from(agreement.responder_resources));
+        tx.rnr_retry = agreement.rnr_retry;
+        tx.control.extend(first);
+        tx.token = Some(engine()?.watch(carrier.fd(), this, false)?);
+        tx.carrier = Some(carrier);
+        self.state.store(state::READY, Ordering::Release);
+        self.pump_and_kick(&mut tx);
+        Ok(())
+    }
+
+    /// Asks the peer for the end of the connection; outstanding work completes as flushed.
+    pub fn disconnect(&self) {
+        let mut rx = self.rx.lock();
+        let mut tx = self.tx.lock();
+        self.enter_error(&mut rx, &mut tx, Status::Flushed, false);
+        tx.control.push_back(Header::bare(Kind::Disconnect, 0));
+        self.pump_and_kick(&mut tx);
+    }
+
+    /// Ends the connection at once.
+    pub fn close(&self) {
+        let mut rx = self.rx.lock();
+        let mut tx = self.tx.lock();
+        self.drop_carrier(&mut rx, &mut tx);
+    }
+
+    /// Sends what can be sent. Returns whether [`Qp::attend`] has something to do.
+    pub(super) fn pump(&self, tx: &mut Tx) -> bool {
+        let error = self.state() != state::READY;
+        if let Some(carrier) = tx.carrier.clone() {
+            while !tx.blocked && !tx.broken {
+                tx.fill(error);
+                if tx.out.is_empty() {
+                    break;
+                }
+                match tx.transmit(&*carrier, self.domain) {
+                    Sent::Some => {}
+                    Sent::Fault => tx.front_fault(),
+                    Sent::Broken => tx.broken = true,
+                    Sent::Blocked => {
+                        tx.blocked = true;
+                        if let (Ok(engine), Some(token)) = (engine(), tx.token) {
+                            engine.rewatch(carrier.fd(), token, true);
+                        }
+                    }
+                }
+            }
+        }
+        self.needs_attention(tx)
+    }
+
+    fn needs_attention(&self, tx: &Tx) -> bool {
+        if tx.flush_with.is_some() {
+            return tx.broken || !tx.is_request_half_sent();
+        }
+        (tx.broken && tx.carrier.is_some())
+            || tx.reply_fault.is_some()
+            || (self.state() == state::READY
+                && (tx.requester.head_failure().is_some()
+                    || (tx.peer_left && !tx.requester.is_empty())))
+    }
+
+    /// Does what needs both sides locked.
+    fn attend(&self, rx: &mut Rx, tx: &mut Tx) {
+        // Each round removes its cause.
+        while self.needs_attention(tx) {
+            if tx.broken {
+                self.lose(rx, tx);
+                return;
+            }
+            if let Some(seq) = tx.reply_fault.take() {
+                tx.replies.refuse(seq, NakCode::RemoteAccess);
+                self.enter_error(rx, tx, Status::Flushed, false);
+            } else if tx.flush_with.is_some() {
+                self.flush_requests(tx);
+            } else if let Some(status) = tx.requester.head_failure() {
+                self.enter_error(rx, tx, status, true);
+            } else if tx.peer_left {
+                self.enter_error(rx, tx, Status::RetryExceeded, false);
+            }
+            self.pump(tx);
+        }
+    }
+
+    /// Enters the error state: the oldest request completes with `first`, everything else as
+    /// flushed. `tell` lets the peer know, whose requests will not be answered.
+    pub(super) fn enter_error(&self, rx: &mut Rx, tx: &mut Tx, first: Status, tell: bool) {
+        if self.state() == state::ERROR || self.state() == state::RESET {
+            return;
+        }
+        {
+            // Under the receive queue's lock, so that no receive is posted past the flush.
+            let mut own = self.own.lock();
+            self.state.store(state::ERROR, Ordering::Release);
+            own.waiting = None;
+            if std::mem::take(&mut rx.receiving) {
+                let wc = self.recv_wc(rx.receive.wr_id, Status::Flushed);
+                let _ = self.recv_cq.push(wc, true);
+            }
+            let mut receive = Receive::default();
+            while own.queue.take(&mut receive) {
+                let wc = self.recv_wc(receive.wr_id, Status::Flushed);
+                let _ = self.recv_cq.push(wc, true);
+            }
+        }
+        rx.target = Target::Drop;
+        rx.parts.clear();
+        rx.header = None;
+        tx.replies.silence();
+        tx.drop_requests();
+        tx.rnr_deadline = None;
+        tx.flush_with = Some(first);
+        if tell {
+            tx.control.push_back(Header::bare(Kind::Terminate, 0));
+        }
+        if !tx.is_request_half_sent() {
+            self.flush_requests(tx);
+        }
+    }
+
+    fn flush_requests(&self, tx: &mut Tx) {
+        if let Some(first) = tx.flush_with.take() {
+            // An overrun changes nothing any more; the queue remembers it.
+            tx.requester.flush(first, &mut |c| {
+                let _ = self.push_sent(c);
+            });
+        }
+    }
+
+    /// The connection is gone without having been agreed on.
+    fn lose(&self, rx: &mut Rx, tx: &mut Tx) {
+        let first = if self.state() == state::READY && !tx.requester.is_empty() {
+            tx.requester.head_failure().unwrap_or(Status::RetryExceeded)
+        } else {
+            Status::Flushed
+        };
+        tx.out.clear();
+        self.enter_error(rx, tx, first, false);
+        self.flush_requests(tx);
+        if self.drop_carrier(rx, tx)
+            && let Some(observer) = self.observer()
+        {
+            observer.lost();
+        }
+    }
+
+    fn drop_carrier(&self, rx: &mut Rx, tx: &mut Tx) -> bool {
+        rx.closed = true;
+        rx.target = Target::Drop;
+        rx.parts.clear();
+        tx.out.clear();
+        tx.control.clear();
+        let Some(carrier) = tx.carrier.take() else {
+            return false;
+        };
+        if let (Ok(engine), Some(token)) = (engine(), tx.token.take()) {
+            engine.unwatch(carrier.fd(), token);
+        }
+        carrier.shutdown();
+        if tx.flush_with.is_some() {
+            self.flush_requests(tx);
+        }
+        true
+    }
+
+    /// For a queue pair that is destroyed: nothing of its memory is touched any more.
+    pub(super) fn abandon(&self, rx: &mut Rx, tx: &mut Tx, tell: bool) {
+        rx.receiving = false;
+        rx.header = None;
+        rx.target = Target::Drop;
+        rx.parts.clear();
+        tx.replies.silence();
+        if tx.is_request_half_sent() {
+            // The frame cannot be finished, so the stream cannot go on.
+            tx.broken = true;
+        }
+        tx.out.retain(|f| f.is_started() && f.request.is_none());
+        tx.requester.flush(Status::Flushed, &mut |_| ());
+        tx.flush_with = None;
+        let mut own = self.own.lock();
+        let mut receive = Receive::default();
+        while own.queue.take(&mut receive) {}
+        drop(own);
+        if tell && tx.carrier.is_some() {
+            tx.control.push_back(Header::bare(Kind::Terminate, 0));
+        }
+        self.pump(tx);
+        self.attend(rx, tx);
+    }
+
+    /// Receives and handles what has arrived.
+    fn receive_all(&self, rx: &mut Rx) {
+        let Some(carrier) = self.tx.lock().carrier.clone() else {
+            return;
+        };
+        let Some(mut borrowed) = Borrowed::take() else {
+            diag::warn(format_args!("no memory for a receive buffer"));
+            return;
+        };
+        let Some(scratch) = borrowed.get() else {
+            return;
+        };
+        let mut result = Ok(());
+        for _ in 0..ROUNDS {
+            match self.receive_some(rx, &*carrier, scratch) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(end) => {
+                    result = Err(end);
+                    break;
+                }
+            }
+        }
+        let mut tx = self.tx.lock();
+        match result {
+            Ok(()) => {}
+            Err(End::Overrun) => {
+                diag::warn(format_args!("completion queue of QP {} overrun", self.num));
+                self.enter_error(rx, &mut tx, Status::Flushed, true);
+            }
+            Err(end) => {
+                match end {
+                    End::Violation(Violation(what)) => {
+                        diag::warn(format_args!("QP {}: peer sent {what}", self.num))
+                    }
+                    End::Frame(bad) => {
+                        diag::warn(format_args!("QP {}: bad frame: {bad}", self.num))
+                    }
+                    _ => {}
+                }
+                // What was still to be sent (an acknowledgment of the last requests) may go.
+                self.pump(&mut tx);
+                self.lose(rx, &mut tx);
+                return;
+            }
+        }
+        if self.pump(&mut tx) {
+            self.attend(rx, &mut tx);
+        }
+    }
+
+    /// One call of the carrier. Returns whether there may be more.
+    fn receive_some(
+        &self,
+        rx: &mut Rx,
+        carrier: &dyn Carrier,
+        scratch: &mut Scratch,
+    ) -> Result<bool, End> {
+        rx.list.0.clear();
+        rx.uses.clear();
+        let mut direct = 0;
+        let mut gone = false;
+        if rx.target == Target::Place {
+            for part in clip_parts(&rx.parts, rx.done) {
+                match part.region.enter() {
+                    Some(guard) => {
+                        rx.uses.push(guard);
+                        rx.list.push(part.addr, part.len as usize);
+                        direct += part.len as usize;
+                    }
+                    None => gone = true,
+                }
+            }
+        }
+        if gone {
+            rx.uses.clear();
+            self.payload_fault(rx)?;
+            return Ok(true);
+        }
+        let buffer = scratch.iovec();
+        let room = direct + buffer.iov_len;
+        rx.list.0.push(buffer);
+        // SAFETY: every part is registered memory whose use is held, or the buffer.
+        let result = unsafe { carrier.receive(&rx.list.0) };
+        rx.uses.clear();
+        let n = match result {
+            Ok(0) => return Err(End::Closed),
+            Ok(n) => n,
+            Err(Errno::AGAIN) => return Ok(false),
+            Err(Errno::INTR) => return Ok(true),
+            Err(Errno::FAULT) if direct > 0 => {
+                self.payload_fault(rx)?;
+                return Ok(true);
+            }
+            Err(_) => return Err(End::Closed),
+        };
+        let placed = n.min(direct);
+        if placed > 0 {
+            self.advance(rx, placed)?;
+        }
+        self.parse(rx, scratch, n - placed)?;
+        Ok(n == room)
+    }
+
+    /// Handles the first `len` bytes of the buffer.
+    fn parse(&self, rx: &mut Rx, scratch: &Scratch, len: usize) -> Result<(), End> {
+        let bytes = scratch.bytes(len);
+        let mut at = 0;
+        while at < len {
+            if rx.left > 0 {
+                let take = rx.left.min(len - at);
+                if rx.target == Target::Place && !self.copy_out(rx, scratch, at, take) {
+                    self.payload_fault(rx)?;
+                }
+                at += take;
+                self.advance(rx, take)?;
+                continue;
+            }
+            let take = (HEADER_LEN - rx.stashed).min(len - at);
+            let from = bytes.get(at..at + take).unwrap_or_default();
+            if let Some(to) = rx.stash.get_mut(rx.stashed..rx.stashed + take) {
+                to.copy_from_slice(from);
+            }
+            at += take;
+            rx.stashed += take;
+            if rx.stashed == HEADER_LEN {
+                rx.stashed = 0;
+                let header = Header::decode(&rx.stash)?;
+                self.begin(rx, header)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies payload out of the buffer; false if the memory is not there.
+    fn copy_out(&self, rx: &mut Rx, scratch: &Scratch, at: usize, len: usize) -> bool {
+        let mut from = at;
+        let mut left = len as u64;
+        for part in clip_parts(&rx.parts, rx.done) {
+            let Some(_guard) = part.region.enter() else {
+                return false;
+            };
+            let n = part.len.min(left);
+            if scratch.copy_out(from, part.addr, n as usize).is_err() {
+                return false;
+            }
+            from += n as usize;
+            left -= n;
+            if left == 0 {
+                break;
+            }
+        }
+        true
+    }
+
+    fn advance(&self, rx: &mut Rx, n: usize) -> Result<(), End> {
+        rx.left -= n.min(rx.left);
+        rx.done += n as u64;
+        if rx.left == 0 {
+            self.finish(rx)?;
+        }
+        Ok(())
+    }
+
+    /// A frame's header has arrived.
+    fn begin(&self, rx: &mut Rx, header: Header) -> Result<(), End> {
+        rx.header = Some(header);
+        rx.left = header.payload_len() as usize;
+        rx.done = 0;
+        rx.target = Target::Drop;
+        rx.parts.clear();
+        if header.kind.is_request() {
+            self.begin_request(rx, &header)?;
+        } else {
+            self.handle_reply(rx, &header)?;
+        }
+        if rx.left == 0 {
+            self.finish(rx)?;
+        }
+        Ok(())
+    }
+
+    fn begin_request(&self, rx: &mut Rx, header: &Header) -> Result<(), End> {
+        if self.state() != state::READY {
+            rx.header = None;
+            return Ok(());
+        }
+        let offset = match rx.inbound.admit(header)? {
+            Verdict::Ignore => {
+                rx.header = None;
+                return Ok(());
+            }
+            Verdict::Begin => {
+                if header.kind.consumes_receive() && !self.begin_receive(rx, header) {
+                    return Ok(());
+                }
+                0
+            }
+            Verdict::Continue(offset) => u64::from(offset),
+        };
+        if rx.left == 0 {
+            return Ok(());
+        }
+        rx.target = Target::Place;
+        match header.kind {
+            Kind::Write | Kind::WriteImm => {
+                // All of a message's range is checked before its first byte is written.
+                let (from, len) = if offset == 0 {
+                    (header.addr, u64::from(header.total))
+                } else {
+                    (header.addr.wrapping_add(offset), u64::from(header.len))
+                };
+                match self.remote_region(header.rkey, from, len, access::REMOTE_WRITE) {
+                    Some(region) => rx.parts.push(Part {
+                        region,
+                        addr: from,
+                        len: u64::from(header.len),
+                    }),
+                    None => self.refuse(rx, header.seq, NakCode::RemoteAccess, None),
+                }
+            }
+            Kind::Send | Kind::SendImm => {
+                let len = u64::from(header.len);
+                let sges = std::mem::take(&mut rx.receive.sges);
+                let placed = self.place(rx, clip(sges.iter().copied(), offset, len));
+                rx.receive.sges = sges;
+                if !placed {
+                    let status = Some(Status::LocalProtection);
+                    self.refuse(rx, header.seq, NakCode::RemoteOperation, status);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes a receive for the message that begins. False if the message is not to go on.
+    fn begin_receive(&self, rx: &mut Rx, header: &Header) -> bool {
+        let mut tx = self.tx.lock();
+        // With the sending side locked, so that "ready" cannot overtake "not ready".
+        if !self.take_receive(&mut rx.receive, header.seq) {
+            tx.replies.not_ready(header.seq);
+            rx.inbound.not_ready();
+            rx.header = None;
+            return false;
+        }
+        drop(tx);
+        rx.receiving = true;
+        if header.kind != Kind::WriteImm && rx.receive.room() < u64::from(header.total) {
+            let status = Some(Status::LocalLength);
+            self.refuse(rx, header.seq, NakCode::InvalidRequest, status);
+            return false;
+        }
+        true
+    }
+
+    fn remote_region(&self, rkey: u32, addr: u64, len: u64, rights: u32) -> Option<Arc<Region>> {
+        Region::find(rkey, self.domain, addr, len, rights).ok()
+    }
+
+    /// Makes local memory the target of the payload.
+    fn place(&self, rx: &mut Rx, sges: impl Iterator<Item = Sge>) -> bool {
+        for sge in sges {
+            let len = u64::from(sge.len);
+            match Region::find(sge.lkey, self.domain, sge.addr, len, access::LOCAL_WRITE) {
+                Ok(region) => rx.parts.push(Part {
+                    region,
+                    addr: sge.addr,
+                    len,
+                }),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Refuses a request; that puts both queue pairs into the error state.
+    fn refuse(&self, rx: &mut Rx, seq: u32, code: NakCode, receive: Option<Status>) {
+        let mut tx = self.tx.lock();
+        if let Some(status) = receive
+            && std::mem::take(&mut rx.receiving)
+        {
+            let _ = self
+                .recv_cq
+                .push(self.recv_wc(rx.receive.wr_id, status), true);
+        }
+        tx.replies.refuse(seq, code);
+        self.enter_error(rx, &mut tx, Status::Flushed, false);
+        rx.header = None;
+        rx.target = Target::Drop;
+        rx.parts.clear();
+    }
+
+    /// Payload cannot be stored where it belongs.
+    fn payload_fault(&self, rx: &mut Rx) -> Result<(), End> {
+        let Some(header) = rx.header else {
+            rx.target = Target::Drop;
+            return Ok(());
+        };
+        match header.kind {
+            Kind::ReadData => {
+                rx.header = None;
+                rx.target = Target::Drop;
+                rx.parts.clear();
+                self.local_fault(rx, header.seq)?;
+            }
+            Kind::Send | Kind::SendImm => self.refuse(
+                rx,
+                header.seq,
+                NakCode::RemoteOperation,
+                Some(Status::LocalProtection),
+            ),
+            _ => self.refuse(rx, header.seq, NakCode::RemoteAccess, None),
+        }
+        Ok(())
+    }
+
+    /// The memory for a read's answer is not ours to write.
+    fn local_fault(&self, rx: &mut Rx, seq: u32) -> Result<(), End> {
+        let mut tx = self.tx.lock();
+        let mut overrun = Ok(());
+        tx.requester
+            .refused(seq, Status::LocalProtection, &mut |c| {
+                overrun = overrun.and(self.push_sent(c));
+            })?;
+        self.attend(rx, &mut tx);
+        Ok(overrun?)
+    }
+
+    /// A frame has arrived as a whole.
+    fn finish(&self, rx: &mut Rx) -> Result<(), End> {
+        let Some(header) = rx.header.take() else {
+            return Ok(());
+        };
+        rx.target = Target::Drop;
+        rx.parts.clear();
+        if !header.kind.is_request() || !header.is_last() {
+            return Ok(());
+        }
+        let len = header.wide();
+        match header.kind {
+            Kind::Send | Kind::SendImm | Kind::WriteImm => {
+                rx.receiving = false;
+                // Before the program sees it, so that the acknowledgment goes before an answer.
+                let next = rx.inbound.executed();
+                self.tx.lock().replies.executed(next);
+                let mut wc = self.recv_wc(rx.receive.wr_id, Status::Success);
+                wc.byte_len = header.total;
+                if header.kind == Kind::WriteImm {
+                    wc.opcode = rdma_sys::ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM;
+                }
+                if header.kind.has_immediate() {
+                    wc.wc_flags = rdma_sys::ibv_wc_flags::IBV_WC_WITH_IMM.0;
+                    wc.imm_data_invalidated_rkey_union.imm_data = u32::from_ne_bytes(header.imm);
+                }
+                // The payload is visible before the completion is.
+                fence(Ordering::SeqCst);
+                let solicited = header.flags & wire::FLAG_SOLICITED != 0;
+                self.recv_cq.push(wc, solicited)?;
+                return Ok(());
+            }
+            Kind::Read => return self.execute_read(rx, &header),
+            Kind::AtomicWrite => {
+                let region = (header.addr % 8 == 0)
+                    .then(|| self.remote_region(header.rkey, header.addr, 8, access::REMOTE_WRITE));
+                let code = match region {
+                    None => Some(NakCode::InvalidRequest),
+                    Some(region) => match region.and_then(|r| r.enter()) {
+                        Some(_guard) if mem::store_atomic(header.addr, len).is_ok() => None,
+                        _ => Some(NakCode::RemoteAccess),
+                    },
+                };
+                if let Some(code) = code {
+                    self.refuse(rx, header.seq, code, None);
+                    return Ok(());
+                }
+            }
+            Kind::Flush => {
+                if let Err(code) = self.execute_flush(&header) {
+                    self.refuse(rx, header.seq, code, None);
+                    return Ok(());
+                }
+            }
+            _ => fence(Ordering::SeqCst),
+        }
+        let next = rx.inbound.executed();
+        self.tx.lock().replies.executed(next);
+        Ok(())
+    }
+
+    fn execute_read(&self, rx: &mut Rx, header: &Header) -> Result<(), End> {
+        let (addr, len) = (header.addr, header.total);
+        let region = if len == 0 {
+            None
+        } else {
+            match self.remote_region(header.rkey, addr, u64::from(len), access::REMOTE_READ) {
+                Some(region) => Some(region),
+                None => {
+                    self.refuse(rx, header.seq, NakCode::RemoteAccess, None);
+                    return Ok(());
+                }
+            }
+        };
+        let mut tx = self.tx.lock();
+        if !tx.replies.accepts_reads() {
+            drop(tx);
+            self.refuse(rx, header.seq, NakCode::InvalidRequest, None);
+            return Ok(());
+        }
+        if let Some(region) = region {
+            tx.replies.read(ReadJob {
+                seq: header.seq,
+                region,
+                addr,
+                left: len,
+            })?;
+        }
+        let next = rx.inbound.executed();
+        tx.replies.executed(next);
+        Ok(())
+    }
+
+    fn execute_flush(&self, header: &Header) -> Result<(), NakCode> {
+        fence(Ordering::SeqCst);
+        let mut rights = 0;
+        if header.code & wire::FLUSH_GLOBAL != 0 {
+            rights |= access::FLUSH_GLOBAL;
+        }
+        if header.code & wire::FLUSH_PERSISTENT != 0 {
+            rights |= access::FLUSH_PERSISTENT;
+        }
+        let whole = header.code & wire::FLUSH_WHOLE_REGION != 0;
+        let (addr, len) = (header.addr, header.wide());
+        if len == 0 && !whole {
+            return Ok(());
+        }
+        let checked = if whole { 0 } else { len };
+        let region = self
+            .remote_region(header.rkey, addr, checked, rights)
+            .ok_or(NakCode::RemoteAccess)?;
+        let _guard = region.enter().ok_or(NakCode::RemoteAccess)?;
+        if header.code & wire::FLUSH_PERSISTENT != 0 {
+            // In place: what comes after this flush must wait for it, and other connections
+            // wait as well while a large range is written to a disk.
+            let (addr, len) = if whole { region.range() } else { (addr, len) };
+            region
+                .extents()
+                .persist(addr, len)
+                .map_err(|_| NakCode::RemoteOperation)?;
+        }
+        Ok(())
+    }
+
+    /// Handles a frame that is no request; may make local memory the target of its payload.
+    fn handle_reply(&self, rx: &mut Rx, header: &Header) -> Result<(), End> {
+        let ready = self.state() == state::READY;
+        let mut overrun = Ok(());
+        let mut complete = |c| overrun = overrun.and(self.push_sent(c));
+        let mut tx = self.tx.lock();
+        match header.kind {
+            Kind::Ack if ready => tx.requester.acknowledge(header.seq, &mut complete)?,
+            Kind::Nak if ready => {
+                let code = NakCode::from_byte(header.code).unwrap_or(NakCode::RemoteOperation);
+                tx.requester
+                    .refused(header.seq, code.into(), &mut complete)?;
+                if let Some(status) = tx.requester.head_failure() {
+                    // The peer is in error as well, so it need not be told.
+                    self.enter_error(rx, &mut tx, status, false);
+                }
+            }
+            Kind::ReadData if ready => {
+                let (index, offset) = tx.requester.answer(header.seq, header.len)?;
+                let mut sges = [Sge::default(); SGE_MAX];
+                let mut places = sges.iter_mut();
+                let mut used = 0;
+                let len = u64::from(header.len);
+                tx.requester.pieces(index, offset, len, |piece| {
+                    if let (Piece::Registered(sge), Some(place)) = (piece, places.next()) {
+                        *place = sge;
+                        used += 1;
+                    }
+                    true
+                });
+                drop(tx);
+                if self.place(rx, sges.into_iter().take(used)) {
+                    rx.target = Target::Place;
+                } else {
+                    rx.header = None;
+                    rx.parts.clear();
+                    self.local_fault(rx, header.seq)?;
+                }
+                return Ok(());
+            }
+            Kind::RnrNak if ready => {
+                tx.requester.not_ready(header.seq)?;
+                tx.drop_requests();
+                self.start_rnr_timer(&mut tx);
+            }
+            Kind::RnrReady if ready => {
+                tx.requester.ready();
+                tx.rnr_deadline = None;
+            }
+            Kind::Terminate => {
+                self.enter_error(rx, &mut tx, Status::RetryExceeded, false);
+            }
+            Kind::ReadyToUse => {
+                drop(tx);
+                if let Some(observer) = self.observer() {
+                    observer.established();
+                }
+            }
+            Kind::Disconnect => {
+                tx.peer_left = true;
+                tx.control.push_back(Header::bare(Kind::DisconnectReply, 0));
+                self.pump(&mut tx);
+                self.attend(rx, &mut tx);
+                drop(tx);
+                if let Some(observer) = self.observer() {
+                    observer.disconnect_requested();
+                }
+            }
+            Kind::DisconnectReply => {
+                drop(tx);
+                if let Some(observer) = self.observer() {
+                    observer.disconnected();
+                }
+                return Err(End::Closed);
+            }
+            _ => {}
+        }
+        Ok(overrun?)
+    }
+
+    fn start_rnr_timer(&self, tx: &mut Tx) {
+        if tx.rnr_retry == RNR_FOREVER || tx.rnr_deadline.is_some() {
+            return;
+        }
+        let delay = RNR_TIMER * u32::from(tx.rnr_retry);
+        tx.rnr_deadline = Some(Instant::now() + delay);
+        if let (Ok(engine), Some(this)) = (engine(), self.this.upgrade()) {
+            let this = this as Arc<dyn Source>;
+            engine.after(delay, Arc::downgrade(&this), 0);
+        }
+    }
+}
+
+impl Source for Qp {
+    fn ready(self: Arc<Self>, readiness: Readiness, wait: bool) {
+        let mut rx = if wait {
+            self.rx.lock()
+        } else {
+            match self.rx.try_lock() {
+                Some(rx) => rx,
+                None => return,
+            }
+        };
+        if readiness.writable {
+            let mut tx = self.tx.lock();
+            if std::mem::take(&mut tx.blocked)
+                && let (Ok(engine), Some(token)) = (engine(), tx.token)
+                && let Some(carrier) = tx.carrier.clone()
+            {
+                if self.pump(&mut tx) {
+                    self.attend(&mut rx, &mut tx);
+                }
+                if !tx.blocked && tx.token == Some(token) {
+                    engine.rewatch(carrier.fd(), token, false);
+                }
+            }
+        }
+        if readiness.readable && !rx.closed {
+            self.receive_all(&mut rx);
+        }
+    }
+
+    fn expired(self: Arc<Self>, _purpose: u32) {
+        let mut rx = self.rx.lock();
+        let mut tx = self.tx.lock();
+        if tx.rnr_deadline.is_some_and(|at| at <= Instant::now()) && tx.requester.is_paused() {
+            tx.rnr_deadline = None;
+            self.enter_error(&mut rx, &mut tx, Status::RnrRetryExceeded, true);
+            self.pump_and_kick(&mut tx);
+        }
+    }
+
+    fn kicked(self: Arc<Self>) {
+        let mut rx = self.rx.lock();
+        let mut tx = self.tx.lock();
+        self.pump(&mut tx);
+        self.attend(&mut rx, &mut tx);
+    }
+}
+
+/// The parts that come after the first `done` bytes.
+fn clip_parts(parts: &[Part], done: u64) -> impl Iterator<Item = Part> {
+    let mut skip = done;
+    parts.iter().filter_map(move |part| {
+        if skip >= part.len {
+            skip -= part.len;
+            return None;
+        }
+        let clipped = Part {
+            region: Arc::clone(&part.region),
+            addr: part.addr + skip,
+            len: part.len - skip,
+        };
+        skip = 0;
+        Some(clipped)
+    })
+}

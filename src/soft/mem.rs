@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copyright 2026, The rpma developers
+
+//! Touching the program's memory without trusting it to be there.
+//!
+//! A program may unmap memory that it has registered. Wherever the kernel does the copying it
+//! says so (`EFAULT`) instead of killing the process; so payload is moved by the kernel, and
+//! only the 8-byte atomic store, which the kernel cannot do, is done here after a look.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+use super::sync::Lock;
+
+/// Memory that was registered is not mapped (any more), or not with the needed protection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fault;
+
+/// Size of a receive buffer: many small frames fit, and little of a large one has to be copied.
+pub(super) const SCRATCH_LEN: usize = 16 * 1024;
+
+/// A receive buffer whose contents the kernel can copy into the program's memory.
+///
+/// Its pages belong to a memory file. Reading that file at an offset makes the kernel copy from
+/// the buffer and check the destination, at a fraction of the price of `process_vm_writev`.
+pub(super) struct Scratch {
+    base: *mut u8,
+    file: Option<OwnedFd>,
+}
+
+// SAFETY: the mapping belongs to this object alone, and any thread may use it.
+unsafe impl Send for Scratch {}
+
+impl Scratch {
+    fn new() -> Option<Self> {
+        let file = memfd_create("rpma-soft", MemfdFlags::CLOEXEC)
+            .ok()
+            .filter(|file| ftruncate(file, SCRATCH_LEN as u64).is_ok());
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        let base = match &file {
+            // SAFETY: a new mapping at an address that the kernel chooses affects nothing else.
+            Some(file) => unsafe {
+                mmap(
+                    std::ptr::null_mut(),
+                    SCRATCH_LEN,
+                    prot,
+                    MapFlags::SHARED,
+                    file,
+                    0,
+                )
+            },
+            // SAFETY: as above.
+            None => unsafe {
+                mmap_anonymous(std::ptr::null_mut(), SCRATCH_LEN, prot, MapFlags::PRIVATE)
+            },
+        }
+        .ok()?;
+        Some(Scratch {
+            base: base.cast(),
+            file,
+        })
+    }
+
+    /// The buffer as the last element of a scatter list.
+    pub(super) fn iovec(&mut self) -> libc::iovec {
+        libc::iovec {
+            iov_base: self.base.cast(),
+            iov_len: SCRATCH_LEN,
+        }
+    }
+
+    /// The first `len` bytes.
+    pub(super) fn bytes(&self, len: usize) -> &[u8] {
+        // SAFETY: the mapping is SCRATCH_LEN bytes long and initialised (zero pages or received
+        // data), and nothing writes to it while `self` is borrowed.
+        unsafe { std::slice::from_raw_parts(self.base, len.min(SCRATCH_LEN)) }
+    }
+
+    /// Copies `len` bytes at `offset` of the buffer to `addr`.
+    pub(super) fn copy_out(&self, offset: usize, addr: u64, len: usize) -> Result<(), Fault> {
+        let mut done = 0;
+        if offset > SCRATCH_LEN || len > SCRATCH_LEN - offset {
+            return Err(Fault);
+        }
+        while done < len {
+            let n = match &self.file {
+                // SAFETY: the kernel checks the destination; that the range is registered and
+                // in use by the caller makes it the program's to be written.
+                Some(file) => unsafe {
+                    libc::pread(
+                        file.as_raw_fd(),
+                        (addr as usize + done) as *mut libc::c_void,
+                        len - done,
+                        (offset + done) as libc::off_t,
+                    )
+                },
+                None => {
+                    let local = libc::iovec {
+                        // SAFETY: offset + done < SCRATCH_LEN, checked above.
+                        iov_base: unsafe { self.base.add(offset + done) }.cast(),
+                        iov_len: len - done,
+                    };
+                    let remote = libc::iovec {
+                        iov_base: (addr as usize + done) as *mut libc::c_void,
+                        iov_len: len - done,
+                    };
+                    // SAFETY: as above, for this process itself.
+                    unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) }
+                }
+            };
+            match usize::try_from(n) {
+                Ok(n) if n > 0 => done += n,
+                _ => return Err(Fault),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` and nothing refers to it any more.
+        let _ = unsafe { munmap(self.base.cast(), SCRATCH_LEN) };
+    }
+}
+
+/// Receive buffers that are not in use; there are never more than threads that drive the fabric.
+static POOL: Lock<Vec<Scratch>> = Lock::new(Vec::new());
+
+/// A receive buffer on loan from the pool.
+pub(super) struct Borrowed(Option<Scratch>);
+
+impl Borrowed {
+    /// `None` if the system is out of memory or descriptors.
+    pub(super) fn take() -> Option<Self> {
+        let spare = POOL.lock().pop();
+        spare.or_else(Scratch::new).map(|s| Borrowed(Some(s)))
+    }
+
+    pub(super) fn get(&mut self) -> Option<&mut Scratch> {
+        self.0.as_mut()
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let Some(scratch) = self.0.take() {
+            POOL.lock().push(scratch);
+        }
+    }
+}
+
+pub(super) fn page_size() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// Whether every page of a range belongs to some mapping.
+pub(super) fn is_mapped(addr: u64, len: u64) -> bool {
+    if len == 0 {
+        return true;
+    }
+    let start = addr & !(page_size() - 1);
+    let Some(len) = addr.checked_add(len).map(|end| end - start) else {
+        return false;
+    };
+    // MS_ASYNC does nothing but walk the mappings.
+    // SAFETY: msync does not change memory, whatever the range is.
+    unsafe { libc::msync(start as *mut libc::c_void, len as usize, libc::MS_ASYNC) == 0 }
+}
+
+/// Whether a range can be registered: mapped as a whole, and readable or writable where it
+/// begins. A range with holes in its protection is found out when it is used.
+pub(super) fn is_registrable(addr: u64, len: u64, writable: bool) -> bool {
+    const MADV_POPULATE_READ: libc::c_int = 22;
+    const MADV_POPULATE_WRITE: libc::c_int = 23;
+
+    if addr == 0 || !is_mapped(addr, len) {
+        return false;
+    }
+    let page = addr & !(page_size() - 1);
+    let advice = if writable {
+        MADV_POPULATE_WRITE
+    } else {
+        MADV_POPULATE_READ
+    };
+    // SAFETY: populating faults a page in as an access would and changes no content.
+    let result = unsafe { libc::madvise(page as *mut libc::c_void, page_size() as usize, advice) };
+    // Kernels before 5.14 do not know the advice (EINVAL); then the look above must do. With it,
+    // EINVAL also means that the protection forbids the access.
+    result == 0 || (errno() == libc::EINVAL && !knows_populate())
+}
+
+/// Whether the kernel knows MADV_POPULATE_READ: it must succeed on our own data.
+fn knows_populate() -> bool {
+    const MADV_POPULATE_READ: libc::c_int = 22;
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        let page = (&raw const KNOWN) as u64 & !(page_size() - 1);
+        // SAFETY: as in `is_registrable`.
+        unsafe {
+            libc::madvise(
+                page as *mut libc::c_void,
+                page_size() as usize,
+                MADV_POPULATE_READ,
+            ) == 0
+        }
+    })
+}
+
+/// Whether a range can be read; used to find the culprit after the kernel refused a gather list.
+pub(super) fn is_readable(addr: u64, len: u64) -> bool {
+    let mut sink = [0u8; 4096];
+    let mut done = 0;
+    while done < len {
+        let part = (len - done).min(sink.len() as u64);
+        let local = libc::iovec {
+            iov_base: sink.as_mut_ptr().cast(),
+            iov_len: part as usize,
+        };
+        let remote = libc::iovec {
+            iov_base: addr.wrapping_add(done) as *mut libc::c_void,
+            iov_len: part as usize,
+        };
+        // SAFETY: writes at most `part` bytes to `sink`; the kernel checks the source.
+        let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+        if u64::try_from(n) != Ok(part) {
+            return false;
+        }
+        done += part;
+    }
+    true
+}
+
+/// Stores 8 bytes at an aligned address in one go.
+///
+/// A program that unmaps the page between the look and the store dies as it would if it stored
+/// there itself; deregistering first is safe, because the caller holds the region's use.
+pub(super) fn store_atomic(addr: u64, value: u64) -> Result<(), Fault> {
+    if addr % 8 != 0 || !is_mapped(addr, 8) {
+        return Err(Fault);
+    }
+    // SAFETY: aligned and mapped as checked; registered for remote writing, so shared with the
+    // program only as memory that a device may change at any time.
+    let cell = unsafe { AtomicU64::from_ptr(addr as *mut u64) };
+    cell.store(value, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+    Ok(())
+}
+
+/// The calling thread's errno.
+pub(super) fn errno() -> libc::c_int {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(prot: ProtFlags) -> u64 {
+        // SAFETY: a new private mapping.
+        unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                page_size() as usize,
+                prot,
+                MapFlags::PRIVATE,
+            )
+        }
+        .unwrap() as u64
+    }
+
+    fn unmap(addr: u64) {
+        // SAFETY: the page is this test's.
+        unsafe { munmap(addr as *mut _, page_size() as usize) }.unwrap();
+    }
+
+    #[test]
+    fn copies_and_reports_faults() {
+        for file in [true, false] {
+            let mut scratch = Scratch::new().unwrap();
+            if !file {
+                scratch.file = None;
+            }
+            let iov = scratch.iovec();
+            for i in 0..iov.iov_len {
+                // SAFETY: inside the buffer.
+                unsafe { iov.iov_base.cast::<u8>().add(i).write(i as u8) };
+            }
+            let mut out = [0u8; 300];
+            assert_eq!(
+                scratch.copy_out(SCRATCH_LEN - 300, out.as_mut_ptr() as u64, 300),
+                Ok(())
+            );
+            assert_eq!(out, scratch.bytes(SCRATCH_LEN)[SCRATCH_LEN - 300..]);
+            let to = out.as_mut_ptr() as u64;
+            assert_eq!(scratch.copy_out(SCRATCH_LEN - 299, to, 300), Err(Fault));
+            assert_eq!(scratch.copy_out(usize::MAX, to, 1), Err(Fault));
+            let gone = page(ProtFlags::READ | ProtFlags::WRITE);
+            unmap(gone);
+            assert_eq!(scratch.copy_out(0, gone, 8), Err(Fault));
+            let fixed = page(ProtFlags::READ);
+            assert_eq!(scratch.copy_out(0, fixed, 8), Err(Fault));
+            unmap(fixed);
+        }
+    }
+
+    #[test]
+    fn registrable_memory() {
+        let rw = page(ProtFlags::READ | ProtFlags::WRITE);
+        let ro = page(ProtFlags::READ);
+        let size = page_size();
+        assert!(is_registrable(rw, size, true));
+        assert!(is_registrable(rw + 8, 1, true));
+        assert!(is_registrable(ro, size, false));
+        assert!(!is_registrable(ro, size, true));
+        assert!(!is_registrable(rw, 1 << 46, true));
+        assert!(!is_registrable(u64::MAX - 10, 20, false));
+        assert!(!is_registrable(0, 8, false));
+        assert!(is_readable(rw, size));
+        unmap(rw);
+        assert!(!is_registrable(rw, size, false));
+        assert!(!is_readable(rw, 1));
+        unmap(ro);
+    }
+
+    #[test]
+    fn atomic_store() {
+        let mut cell = 0u64;
+        let addr = (&raw mut cell) as u64;
+        assert_eq!(store_atomic(addr, 0x1122_3344_5566_7788), Ok(()));
+        assert_eq!(cell, 0x1122_3344_5566_7788);
+        assert_eq!(store_atomic(addr + 4, 1), Err(Fault));
+        let gone = page(ProtFlags::READ | ProtFlags::WRITE);
+        unmap(gone);
+        assert_eq!(store_atomic(gone, 1), Err(Fault));
+    }
+}
