@@ -640,7 +640,9 @@ ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq
 
 	*cq_context = NULL;
 	if (script_take_cq_event(&index)) {
-		*cq = index ? script_find("cq", index) : &unknown_cq;
+		*cq = index ? script_find("cq", index) : NULL;
+		if (*cq == NULL)
+			*cq = &unknown_cq;
 	} else {
 		*cq = &unknown_cq;
 		for (int i = 1; script_find("cq", i); i++) {
