@@ -13,15 +13,26 @@ library_in() {
     die "no librpma.so.0 or librpma.so in $1"
 }
 
-# A folder, named after $1, that holds the library of folder $2 and nothing else, under the name that the linker looks
-# for and the one that programs carry: no other library can be picked up with it.
+# A folder, named after $1, that holds a copy of the library of folder $2 and nothing else, under the name that the linker
+# looks for and the one that programs carry: no other library can be picked up with it, and a build that goes on
+# meanwhile cannot change it.
 library_dir() {
     local dir=$work/lib.$1 file
     file=$(library_in "$2") || exit 2
     mkdir -p "$dir"
-    ln -sfn "$file" "$dir/librpma.so"
-    ln -sfn "$file" "$dir/librpma.so.0"
+    cp "$file" "$dir/librpma.so.0" || exit 2
+    ln -sfn librpma.so.0 "$dir/librpma.so"
     printf '%s' "$dir"
+}
+
+# The file $1, or its beginning and its end if it is long; each line indented.
+excerpt() {
+    awk '{ line[NR] = $0 } END {
+        for (i = 1; i <= NR; i++) {
+            if (NR > 60 && i == 31) { printf "     ... %d lines ...\n", NR - 60; i = NR - 29 }
+            print "     " line[i]
+        }
+    }' "$1"
 }
 
 # memcheck's command line for a program whose reports go to folder $1.
