@@ -216,7 +216,7 @@ def load_deviations(path, oracle):
     for deviation in deviations:
         if not deviation.reason:
             sys.exit(f'{path}: {deviation.name} gives no reason')
-    return [d for d in deviations if d.oracle is None or d.oracle.fullmatch(oracle)]
+    return [d for d in deviations if None in (oracle, d.oracle) or d.oracle.fullmatch(oracle)]
 
 
 def line_difference(one, other):
@@ -421,6 +421,25 @@ def compare_allocations(libraries, comparison, names, progress):
     print(f'    {failing} failing allocations of ours; {silent} calls in which only the original allocates')
 
 
+def check_cold_start(library, comparison, progress):
+    """Allocations failing in the very first call, where the library sets itself up: no comparison,
+    since the original sets up nothing; it may fail, cleanly."""
+    library.env['COLD_START'] = '1'
+    for name in ('context/local', 'peer/plain'):
+        library.start([f'{name}|oom_count=1'])
+        count = library.finish(60)[f'{name}|oom_count=1'].count('\n    allocation\n')
+        cases = [f'{name}|oom={nth}' for nth in range(1, count + 1)]
+        library.start(cases)
+        for case, trace in library.finish(60).items():
+            comparison.cases += 1
+            codes = re.findall(r'^  -> (-?\d+)', trace, re.M)
+            if not trace.endswith('--- ends\n') or not set(codes) <= {'0', '-100003', '-100002'}:
+                comparison.miss(case, 'the first call', [], [line for line in trace.split('\n')
+                                                            if line.startswith(('  ->', '---'))])
+    del library.env['COLD_START']
+    progress('allocations failing in the first call', comparison)
+
+
 def self_test(options):
     """The original against itself made wrong: each way must be found."""
     missed = 0
@@ -441,7 +460,7 @@ def self_test(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    parser.add_argument('--oracle', required=True, help='the original librpma binary')
+    parser.add_argument('--oracle', help='the original librpma binary')
     parser.add_argument('--oracle-version', default='1.2.0')
     parser.add_argument('--ours', help='the librpma binary to judge')
     parser.add_argument('--ours-preload', help='a library to load before ours (self-test)')
@@ -450,8 +469,16 @@ def main():
     parser.add_argument('--scenario', help='only scenarios that match this expression')
     parser.add_argument('--examples', type=int, default=40, help='how many differences to print')
     parser.add_argument('--quiet', action='store_true')
+    parser.add_argument('--table', action='store_true', help='print the deviations as a table and end')
     parser.add_argument('--self-test', action='store_true', help='prove that differences are found')
     options = parser.parse_args()
+    if options.table:
+        print('| intended difference | since |\n|---|---|')
+        for deviation in load_deviations(options.deviations, None):
+            print(f'| {deviation.name} | {" ".join(deviation.reason)} |')
+        return
+    if not options.oracle:
+        parser.error('--oracle is missing')
     if options.self_test:
         self_test(options)
     if not options.ours:
@@ -472,6 +499,8 @@ def main():
         names = compare_failures(libraries, comparison, options.scenario,
                                  native, progress)
         compare_allocations(libraries, comparison, names, progress)
+        if not options.scenario:
+            check_cold_start(libraries[1], comparison, progress)
 
     print(f'conformance with librpma {options.oracle_version}: {comparison.cases} cases, '
           f'{comparison.calls} calls compared, {len(comparison.deviating)} cases with a listed deviation, '
