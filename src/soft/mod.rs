@@ -42,6 +42,15 @@ pub mod wire;
 
 use crate::verbs::provider::Provider;
 
+/// Whether a device context is this fabric's.
+///
+/// # Safety
+/// The context is open, of whatever fabric.
+pub(crate) unsafe fn owns(context: std::ptr::NonNull<rdma_sys::ibv_context>) -> bool {
+    // SAFETY: an open context has a device for its whole life.
+    unsafe { (*context.as_ptr()).device == device::device() }
+}
+
 /// The fabric as a table of functions.
 pub fn provider() -> &'static Provider {
     use verbs::*;
