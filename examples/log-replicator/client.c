@@ -268,8 +268,11 @@ wait_acknowledged(struct client *c, uint64_t last)
 			if (ret == 0 && wc.status == IBV_WC_SUCCESS && wc.wr_id == last)
 				return DONE;
 			if (ret == 0) {
-				/* ibv_wc_status_str() has a text for it, for programs that link with libibverbs. */
-				fprintf(stderr, "client: the operation failed with status %d\n", (int)wc.status);
+				/* Programs that link with libibverbs get a text for the status from ibv_wc_status_str(). */
+				if (wc.status == IBV_WC_RETRY_EXC_ERR)
+					fprintf(stderr, "client: the server no longer answers\n");
+				else
+					fprintf(stderr, "client: an operation failed with status %d\n", (int)wc.status);
 				return SERVER_GONE;
 			}
 			if (ret != RPMA_E_NO_COMPLETION)

@@ -77,8 +77,11 @@ failed_errno(const char *what)
 static int
 log_open(struct server *s, const char *path, size_t size)
 {
+	static const struct log_head unused;
+	struct log_found found;
 	struct log_head *head;
 	struct stat status;
+	const char *wrong;
 	int fd, err;
 
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -113,15 +116,18 @@ log_open(struct server *s, const char *path, size_t size)
 	s->size = size;
 	close(fd); /* the mapping stays */
 
-	/* Begin an empty log. Its tail comes last: without one it is not a log yet. */
+	/* Zeros are a log that is still to be begun; anything else has to be a whole log. */
 	head = (struct log_head *)s->base;
-	if (size >= LOG_START && head->tail == 0) {
+	if (size >= LOG_START && memcmp(head, &unused, sizeof(*head)) == 0) {
 		memcpy(head->magic, LOG_MAGIC, sizeof(head->magic));
-		if (msync(s->base, LOG_START, MS_SYNC) != 0)
-			return failed_errno("msync");
 		head->tail = LOG_START;
 		if (msync(s->base, LOG_START, MS_SYNC) != 0)
 			return failed_errno("msync");
+	}
+	wrong = log_walk(s->base, size, &found);
+	if (wrong != NULL) {
+		fprintf(stderr, "server: %s: after record %" PRIu64 ": %s\n", path, found.records, wrong);
+		return -1;
 	}
 	return 0;
 

@@ -43,6 +43,11 @@ main(int argc, char *argv[])
 		fprintf(stderr, "verify: %s: %s\n", argv[1], strerror(errno));
 		return 1;
 	}
+	if (status.st_size == 0) {
+		fprintf(stderr, "verify: %s is empty\n", argv[1]);
+		close(fd);
+		return 1;
+	}
 	base = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	close(fd);
 	if (base == MAP_FAILED) {
