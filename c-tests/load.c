@@ -187,15 +187,14 @@ large_lengths_client(struct side *side)
 		mem[lengths[i] / 2] = 0x22;
 		mem[lengths[i] - 1] = 0x33;
 		mem[lengths[i]] = 0x44;
-		ret = rpma_write(conn, remote, 0, mr, 0, lengths[i], RPMA_F_COMPLETION_ALWAYS, ID(i));
 		if (lengths[i] > UINT32_MAX) {
 			if (!original_lacks("lengths beyond 32 bits are cut")) {
-				CHECK_CODE(ret, RPMA_E_INVAL);
+				INVAL(rpma_write(conn, remote, 0, mr, 0, lengths[i], RPMA_F_COMPLETION_ALWAYS, ID(i)));
 				INVAL(rpma_read(conn, mr, 0, remote, 0, lengths[i], RPMA_F_COMPLETION_ALWAYS, ID(i)));
 				INVAL(rpma_write_with_imm(conn, remote, 0, mr, 0, lengths[i], RPMA_F_COMPLETION_ALWAYS, 1, ID(i)));
 				expect_no_wc(cq_of(conn));
 			}
-		} else if (ret == 0) {
+		} else if ((ret = rpma_write(conn, remote, 0, mr, 0, lengths[i], RPMA_F_COMPLETION_ALWAYS, ID(i))) == 0) {
 			struct ibv_wc wc;
 
 			next_wc(cq_of(conn), &wc);

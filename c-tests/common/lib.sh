@@ -25,6 +25,22 @@ library_dir() {
     printf '%s' "$dir"
 }
 
+# A folder in which the stand-in for the verbs libraries of folder $1 (see c-tests/softverbs) has their names; or $1 itself,
+# if it holds libraries of these names.
+verbs_dir() {
+    local dir=$work/verbs
+    if [[ -e $1/libsoftverbs.so ]]; then
+        mkdir -p "$dir"
+        cp "$1/libsoftverbs.so" "$dir/libibverbs.so.1" || exit 2
+        ln -sfn libibverbs.so.1 "$dir/librdmacm.so.1"
+        printf '%s' "$dir"
+    elif [[ -e $1/libibverbs.so.1 && -e $1/librdmacm.so.1 ]]; then
+        printf '%s' "$1"
+    else
+        die "neither libsoftverbs.so nor libibverbs.so.1 and librdmacm.so.1 in $1"
+    fi
+}
+
 # The file $1, or its beginning and its end if it is long; each line indented.
 excerpt() {
     awk '{ line[NR] = $0 } END {
