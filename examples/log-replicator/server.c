@@ -148,7 +148,7 @@ is_flush_durable(const struct server *s, const char *device, bool direct)
 	if (soft && s->pmem)
 		fprintf(stderr, "server: the log is on persistent memory: a flush writes the CPU's cache lines back to it\n");
 	else if (soft)
-		fprintf(stderr, "server: the log is an ordinary file: a flush is done when msync has put the data on the disk\n");
+		fprintf(stderr, "server: the log is an ordinary file: a flush is done when msync is, and is as durable as the file system\n");
 	else if (direct)
 		fprintf(stderr, "server: the log is taken for persistent memory that the device writes to directly\n");
 	else
