@@ -48,7 +48,7 @@ use crate::verbs::provider::Provider;
 /// The context is open, of whatever fabric.
 pub(crate) unsafe fn owns(context: std::ptr::NonNull<rdma_sys::ibv_context>) -> bool {
     // SAFETY: an open context has a device for its whole life.
-    unsafe { (*context.as_ptr()).device == device::device() }
+    device::is_own(unsafe { (*context.as_ptr()).device })
 }
 
 /// The fabric as a table of functions.
