@@ -91,7 +91,7 @@ check-original: ## the C tests against the original library, in the guest: are t
 	TIMEOUT=$(TIMEOUT) c-tests/rxe/check --kernels "$(KERNELS)" --original
 
 conformance: check-deps all ## every call against the original's, also when the provider fails
-	$(RUN) c-tests/conformance/run
+	$(RUN) c-tests/conformance/run $(SO)
 
 header: ## write include/librpma.h from the Rust sources
 	@$(DEPS) build
