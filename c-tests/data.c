@@ -426,15 +426,6 @@ stale_key_client(struct side *side)
  * another one fails it; neither side dies of it.
  */
 static void
-skip_under_memcheck(void)
-{
-	const char *value = getenv("RPMA_TEST_MEMCHECK");
-
-	if (value != NULL && strcmp(value, "1") == 0)
-		check_skip("memcheck would report the very system calls that find out that the memory is gone");
-}
-
-static void
 memory_given_back_server(struct side *side)
 {
 	struct rpma_peer *peer;
