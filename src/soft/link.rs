@@ -211,11 +211,10 @@ impl Tx {
             }
             // An acknowledgment comes before anything that the program posts after it has seen
             // what is acknowledged. Data that were asked for share the stream with requests.
-            let pushed = if std::mem::take(&mut self.requests_next) {
-                self.fill_request(error) || self.fill_reply()
-            } else {
-                self.fill_reply() || self.fill_request(error)
-            };
+            let request_first = std::mem::take(&mut self.requests_next);
+            let pushed = (request_first && self.fill_request(error))
+                || self.fill_reply()
+                || self.fill_request(error);
             if !pushed {
                 return;
             }
@@ -1054,7 +1053,9 @@ impl Qp {
             }
             Kind::Read => return self.execute_read(rx, &header),
             Kind::AtomicWrite => {
-                let region = (header.addr % 8 == 0)
+                let region = header
+                    .addr
+                    .is_multiple_of(8)
                     .then(|| self.remote_region(header.rkey, header.addr, 8, access::REMOTE_WRITE));
                 let code = match region {
                     None => Some(NakCode::InvalidRequest),

@@ -240,7 +240,7 @@ pub(super) fn is_readable(addr: u64, len: u64) -> bool {
 /// A program that unmaps the page between the look and the store dies as it would if it stored
 /// there itself; deregistering first is safe, because the caller holds the region's use.
 pub(super) fn store_atomic(addr: u64, value: u64) -> Result<(), Fault> {
-    if addr % 8 != 0 || !is_mapped(addr, 8) {
+    if !addr.is_multiple_of(8) || !is_mapped(addr, 8) {
         return Err(Fault);
     }
     // SAFETY: aligned and mapped as checked; registered for remote writing, so shared with the

@@ -580,8 +580,8 @@ fn both_directions_at_full_size() {
         let wr = &mut remote(wr, sources[other].addr(), sources[other].key());
         assert_eq!(ends[i].post(wr), 0);
     }
-    for i in 0..2 {
-        assert_eq!(ends[i].sent(2), [(1, OK), (2, OK)]);
+    for end in ends {
+        assert_eq!(end.sent(2), [(1, OK), (2, OK)]);
     }
     for i in 0..2 {
         assert!(targets[1 - i].read() == sources[i].bytes);
