@@ -30,9 +30,9 @@ use super::responder::{Inbound, ReadJob, Replies, Verdict};
 use super::wire::{self, HEADER_LEN, Header, Kind, NakCode};
 
 /// Frames that are prepared for one call of the carrier.
-const OUT_MAX: usize = 32;
+const OUT_MAX: usize = 64;
 /// Parts of a gather or scatter list.
-const IOV_MAX: usize = 128;
+const IOV_MAX: usize = 192;
 /// Largest scatter/gather list of a work request.
 pub(super) const SGE_MAX: usize = 32;
 /// Rounds of receiving before other connections get their turn.
