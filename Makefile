@@ -12,6 +12,8 @@ DESTDIR ?=
 EXAMPLES ?=
 # Kernels for check-rdma, one after another: own (this distribution's), 6.1, 6.12 or the folder of an unpacked one.
 KERNELS ?= own
+# Where demo runs, if not on 127.0.0.1: an address of this machine, on its RDMA device if it has one.
+ADDR ?=
 # Ends a check that hangs, in seconds.
 TIMEOUT ?= 1800
 
@@ -51,6 +53,12 @@ $(SO):
 
 deps: ## install what is missing to build and to check
 	$(DEPS) check rdma
+
+demo: demo-deps all ## a log replicator: what it acknowledges is there, also after a SIGKILL
+	examples/log-replicator/demo $(ADDR)
+
+demo-deps:
+	@$(DEPS) demo
 
 check: check-deps lint check-rust check-abi check-c $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
 
@@ -112,5 +120,5 @@ uninstall: ## remove what install put down
 clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
-.PHONY: help all deps check check-deps lint check-rust check-abi check-c check-examples check-rdma check-original conformance \
-	header install uninstall clean
+.PHONY: help all deps demo demo-deps check check-deps lint check-rust check-abi check-c check-examples check-rdma \
+	check-original conformance header install uninstall clean

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "common/fabric.h"
 
@@ -420,6 +421,74 @@ stale_key_client(struct side *side)
 	OK(rpma_peer_delete(&peer));
 }
 
+/*
+ * Memory that its program has given back while it was registered. A device that holds on to the pages serves the request,
+ * another one fails it; neither side dies of it.
+ */
+static void
+memory_given_back_server(struct side *side)
+{
+	struct rpma_peer *peer = peer_on(side->addr);
+	char port[8];
+	struct rpma_ep *ep = listen_on(peer, side->addr, port);
+
+	give(side, 0, port, sizeof(port));
+	for (int i = 0; i < 3; i++) {
+		unsigned char *mem = memory(REGION, 0x77);
+		struct rpma_conn *conn = accept_one(ep, NULL, NULL, 0);
+		struct rpma_mr_local *mr = registered(peer, mem, REGION, USAGE_ALL);
+
+		if (i < 2)
+			CHECK(munmap(mem, REGION) == 0);
+		give_mr(side, 0, mr);
+		hear(side, 0, "tried");
+		expect_event(conn, RPMA_CONN_CLOSED);
+		OK(rpma_conn_delete(&conn));
+		OK(rpma_mr_dereg(&mr));
+		say(side, 0, "next");
+	}
+	OK(rpma_ep_shutdown(&ep));
+	OK(rpma_peer_delete(&peer));
+}
+
+static void
+memory_given_back_client(struct side *side)
+{
+	struct rpma_peer *peer = peer_on(side->addr);
+	char port[8];
+
+	take(side, 0, port, sizeof(port));
+	for (int i = 0; i < 3; i++) {
+		unsigned char *mem = memory(REGION, 0x33);
+		struct rpma_conn *conn = connect_to(peer, side->addr, port, NULL, NULL, 0);
+		struct rpma_mr_local *mr = registered(peer, mem, REGION, USAGE_ALL);
+		struct rpma_mr_remote *remote = take_mr(side, 0);
+		struct ibv_wc wc;
+
+		if (i == 2)
+			CHECK(munmap(mem, REGION) == 0);
+		if (i == 1)
+			OK(rpma_read(conn, mr, 0, remote, 0, REGION, RPMA_F_COMPLETION_ALWAYS, ID(i)));
+		else
+			OK(rpma_write(conn, remote, 0, mr, 0, REGION, RPMA_F_COMPLETION_ALWAYS, ID(i)));
+		next_wc(cq_of(conn), &wc);
+		CHECK_INT(wc.wr_id, i);
+		if (i < 2)
+			CHECK(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_REM_OP_ERR ||
+				wc.status == IBV_WC_REM_ACCESS_ERR);
+		else
+			CHECK(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_LOC_PROT_ERR ||
+				wc.status == IBV_WC_LOC_QP_OP_ERR);
+		check_info("%s memory: %s", i == 2 ? "this side's" : "the other side's", ibv_wc_status_str(wc.status));
+		say(side, 0, "tried");
+		OK(rpma_mr_remote_delete(&remote));
+		OK(rpma_conn_delete(&conn));
+		OK(rpma_mr_dereg(&mr));
+		hear(side, 0, "next");
+	}
+	OK(rpma_peer_delete(&peer));
+}
+
 static const struct test tests[] = {
 	PAIR(read_pieces),
 	PAIR(write_pieces),
@@ -428,6 +497,7 @@ static const struct test tests[] = {
 	PAIR(unsignalled),
 	PAIR(violations),
 	PAIR(stale_key),
+	PAIR(memory_given_back),
 	END
 };
 

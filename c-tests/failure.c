@@ -7,6 +7,7 @@
  */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <arpa/inet.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -339,6 +341,104 @@ after_the_end_client(struct side *side)
 	close_client(&e);
 }
 
+/* -- other processes -------------------------------------------------------------------------------------------------- */
+
+static void
+fork_goes_on_server(struct side *side)
+{
+	struct rpma_mr_local *mr;
+	struct ends e;
+	unsigned char *mem = memory(PAGE, 0);
+
+	open_server(side, &e, NULL);
+	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
+	give_mr(side, 0, mr);
+	for (unsigned i = 0; i < 6; i++) {
+		hear(side, 0, "written");
+		CHECK_INT(mem[i], 0x11 * i);
+		say(side, 0, "seen");
+	}
+	OK(rpma_mr_dereg(&mr));
+	close_server(&e);
+}
+
+/* A child that ends, or that becomes another program, takes nothing of its parent's connection with it. */
+static void
+fork_goes_on_client(struct side *side)
+{
+	struct rpma_mr_remote *remote;
+	struct rpma_mr_local *mr;
+	struct ends e;
+	unsigned char *mem = memory(PAGE, 0);
+
+	open_client(side, &e, NULL);
+	/* The source may be copied on the parent's next write, so it is not written to after the first fork. */
+	for (unsigned i = 0; i < 6; i++)
+		mem[i] = (unsigned char)(0x11 * i);
+	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
+	remote = take_mr(side, 0);
+	for (unsigned i = 0; i < 6; i++) {
+		int status = -1;
+		pid_t pid = fork();
+
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			if (i & 1)
+				execl("/bin/true", "true", (char *)NULL);
+			_exit(i & 1);
+		}
+		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+		OK(rpma_write(e.conn, remote, i, mr, i, 1, RPMA_F_COMPLETION_ALWAYS, ID(i)));
+		expect_done(e.cq, e.conn, IBV_WC_RDMA_WRITE, i, 0);
+		say(side, 0, "written");
+		hear(side, 0, "seen");
+	}
+	OK(rpma_mr_remote_delete(&remote));
+	OK(rpma_mr_dereg(&mr));
+	close_client(&e);
+}
+
+/* The descriptors beyond the standard ones that would be there in a program started from here. */
+static unsigned
+inherited(void)
+{
+	unsigned n = 0;
+
+	for (int fd = 3; fd < 1024; fd++) {
+		int flags = fcntl(fd, F_GETFD);
+
+		n += flags >= 0 && (flags & FD_CLOEXEC) == 0;
+	}
+	return n;
+}
+
+/* None of the library's descriptors is passed on to programs that are started later. */
+static void
+nothing_inherited(const char *addr)
+{
+	unsigned before = inherited();
+	struct rpma_peer *peer = peer_on(addr);
+	struct rpma_conn *active = NULL, *passive = NULL;
+	struct rpma_conn_req *req = NULL;
+	struct rpma_srq *srq = NULL;
+	char port[8];
+	struct rpma_ep *ep = listen_on(peer, addr, port);
+
+	OK(rpma_srq_new(peer, NULL, &srq));
+	OK(rpma_conn_req_new(peer, addr, port, NULL, &req));
+	OK(rpma_conn_req_connect(&req, NULL, &active));
+	OK(rpma_ep_next_conn_req(ep, NULL, &req));
+	OK(rpma_conn_req_connect(&req, NULL, &passive));
+	expect_event(active, RPMA_CONN_ESTABLISHED);
+	expect_event(passive, RPMA_CONN_ESTABLISHED);
+	CHECK_INT(inherited(), before);
+	OK(rpma_conn_delete(&active));
+	OK(rpma_conn_delete(&passive));
+	OK(rpma_srq_delete(&srq));
+	OK(rpma_ep_shutdown(&ep));
+	OK(rpma_peer_delete(&peer));
+}
+
 static const struct test tests[] = {
 	KILLED(killed_idle),
 	KILLED(killed_in_flight),
@@ -347,6 +447,8 @@ static const struct test tests[] = {
 	LOCAL(black_hole),
 	LOCAL(silent_listener),
 	PAIR(after_the_end),
+	PAIR(fork_goes_on),
+	LOCAL(nothing_inherited),
 	END
 };
 

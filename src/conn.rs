@@ -19,6 +19,8 @@ use crate::mr::{LocalRange, RemoteRegion, element_of};
 use crate::peer::Peer;
 use crate::peer_cfg::PeerConfig;
 use crate::private_data::PrivateData;
+use crate::sys::alloc::Shared;
+use crate::sys::errno;
 use crate::verbs::cm::{EventChannel, QpId};
 use crate::verbs::qp::{Element, FENCE, INLINE, RemoteAddress, SIGNALED, SendRequest};
 
@@ -112,15 +114,27 @@ pub struct Connection {
     /// Set once: by the request, or by the event ESTABLISHED.
     private_data: OnceLock<PrivateData>,
     direct_write_to_pmem: AtomicBool,
+    /// Kept alive for the queue pair, which uses its protection domain.
+    _peer: Shared<Peer>,
 }
 
 /// Releases what a connection that did not come about was to be made of. A failure on the way is
 /// logged; what the caller needs to know is the one that led here.
 pub(crate) fn abandon(id: QpId, queues: Queues) {
+    let _kept = errno::Preserve::new();
     let id = id.destroy_queue_pair();
     let _ = queues.release_completion_queues();
     drop(id);
     drop(queues);
+}
+
+/// As [`abandon`], for a connection that may be accepted already.
+fn give_up(id: QpId, queues: Queues, start: Start) {
+    let _kept = errno::Preserve::new();
+    if start == Start::Accepted {
+        let _ = id.disconnect(c"rpma_conn_new_accept");
+    }
+    abandon(id, queues);
 }
 
 /// How a connection starts.
@@ -134,45 +148,45 @@ enum Start {
 
 impl Connection {
     /// Makes the connection of a request that is still to be sent.
-    pub(crate) fn new(id: QpId, queues: Queues, peer: &Peer) -> Result<Self, Error> {
+    pub(crate) fn new(id: QpId, queues: Queues, peer: Shared<Peer>) -> Result<Self, Error> {
         Self::assemble(id, queues, peer, Start::Requested)
     }
 
     /// Makes the connection of a request that was accepted just now.
-    pub(crate) fn new_accepted(id: QpId, queues: Queues, peer: &Peer) -> Result<Self, Error> {
+    pub(crate) fn new_accepted(
+        id: QpId,
+        queues: Queues,
+        peer: Shared<Peer>,
+    ) -> Result<Self, Error> {
         Self::assemble(id, queues, peer, Start::Accepted)
     }
 
-    fn assemble(id: QpId, queues: Queues, peer: &Peer, start: Start) -> Result<Self, Error> {
-        match Self::prepare(&id, peer) {
-            Ok((events, flush)) => Ok(Connection {
+    /// Gives the identifier an event channel of its own, and the connection its way to flush.
+    fn assemble(id: QpId, queues: Queues, peer: Shared<Peer>, start: Start) -> Result<Self, Error> {
+        const FUNCTION: &CStr = c"rpma_conn_new";
+        let events = match EventChannel::create(peer.device().provider(), FUNCTION) {
+            Ok(events) => events,
+            Err(error) => {
+                give_up(id, queues, start);
+                return Err(error);
+            }
+        };
+        let prepared = id
+            .migrate(&events, FUNCTION)
+            .and_then(|()| Flush::new(&peer, id.qp()));
+        match prepared {
+            Ok(flush) => Ok(Connection {
                 flush,
                 id,
                 queues,
                 events,
                 private_data: OnceLock::new(),
                 direct_write_to_pmem: AtomicBool::new(false),
+                _peer: peer,
             }),
             Err(error) => {
-                if start == Start::Accepted {
-                    // The failure that led here is what the caller needs to know.
-                    let _ = id.disconnect(c"rpma_conn_new_accept");
-                }
-                abandon(id, queues);
-                Err(error)
-            }
-        }
-    }
-
-    /// Gives the identifier an event channel of its own, and the connection its way to flush.
-    fn prepare(id: &QpId, peer: &Peer) -> Result<(EventChannel, Flush), Error> {
-        let events = EventChannel::create(peer.device().provider(), c"rpma_conn_new")?;
-        id.migrate(Some(&events), c"rpma_conn_new")?;
-        match Flush::new(peer, id.qp()) {
-            Ok(flush) => Ok((events, flush)),
-            Err(error) => {
-                // Away from the channel, which ends here.
-                let _ = id.migrate(None, c"rpma_conn_new");
+                // The identifier may be on the channel, which ends after it.
+                give_up(id, queues, start);
                 Err(error)
             }
         }
@@ -249,7 +263,7 @@ impl Connection {
 
     /// The separate receive completion queue, if there is one.
     pub fn rcq(&self) -> Option<&CompletionQueue> {
-        self.queues.rcq.as_deref()
+        self.queues.rcq.as_ref()
     }
 
     /// The descriptor of the shared completion channel. It stays the connection's.
@@ -373,16 +387,19 @@ impl Connection {
     ) -> Result<(), Error> {
         const FUNCTION: &CStr = c"rpma_mr_atomic_write";
         let remote = dst.at(offset, value.len(), FUNCTION);
-        let flags = operation.completion.send_flags();
         let qp = self.id.qp();
         let wr_id = operation.wr_id;
+        let mut flags = operation.completion.send_flags();
+        // The fence keeps the write behind a read that stands in for a flush.
+        if !qp.can_flush() {
+            flags |= FENCE;
+        }
         if let Some(posted) = qp.post_atomic_write(remote, value, wr_id, flags, FUNCTION) {
             return posted;
         }
         let request = SendRequest {
             opcode: ibv_wr_opcode::IBV_WR_RDMA_WRITE,
             wr_id,
-            // The fence keeps the write behind a read that stands in for a flush.
             flags: flags | INLINE | FENCE,
             immediate: 0,
             remote,

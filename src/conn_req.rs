@@ -14,9 +14,10 @@ use crate::mr::{LocalRange, element_of};
 use crate::peer::{ConnQueues, Peer};
 use crate::private_data::PrivateData;
 use crate::srq::SharedReceiveQueue;
-use crate::sys::alloc::{Shared, try_box};
+use crate::sys::alloc::Shared;
+use crate::sys::errno;
 use crate::verbs::addr::{AddressInfo, Side};
-use crate::verbs::cm::{CmEvent, CmId, QpId};
+use crate::verbs::cm::{CmEvent, CmId, EventChannel, QpId};
 use crate::verbs::cq::CompletionChannel;
 
 /// Which side asked.
@@ -31,17 +32,20 @@ enum Role {
 /// A connection request. Receives may be posted to it before it is decided.
 pub struct ConnRequest {
     role: Role,
+    // Released in this order: the identifier uses the channel.
     id: QpId,
     queues: Queues,
     private_data: PrivateData,
+    /// The endpoint's event channel, which the identifier of an incoming request is still on.
+    _channel: Option<Shared<EventChannel>>,
     peer: Shared<Peer>,
 }
 
 /// The queues of a connection, which live from its request to its end.
 pub(crate) struct Queues {
     // Released in this order: queues use the channel.
-    pub(crate) rcq: Option<Box<CompletionQueue>>,
-    pub(crate) cq: Box<CompletionQueue>,
+    pub(crate) rcq: Option<CompletionQueue>,
+    pub(crate) cq: CompletionQueue,
     pub(crate) channel: Option<CompletionChannel>,
     /// Kept alive for the queue pair, which takes its receives from there.
     pub(crate) srq: Option<Shared<SharedReceiveQueue>>,
@@ -70,11 +74,10 @@ impl Queues {
         };
         let create = |size| {
             let entries = clip(size);
-            let queue = match &channel {
-                Some(channel) => CompletionQueue::with_shared_channel(device, entries, channel)?,
-                None => CompletionQueue::with_own_channel(device, entries)?,
-            };
-            try_box(queue)
+            match &channel {
+                Some(channel) => CompletionQueue::with_shared_channel(device, entries, channel),
+                None => CompletionQueue::with_own_channel(device, entries),
+            }
         };
         let cq = create(config.cq_size())?;
         let rcq = if srq_rcq || config.rcq_size() == 0 {
@@ -142,12 +145,13 @@ impl ConnRequest {
     /// fails, the other side is told so.
     pub(crate) fn incoming(
         peer: &Shared<Peer>,
+        channel: &Shared<EventChannel>,
         event: CmEvent,
         config: &ConnConfig,
         srq: Option<Shared<SharedReceiveQueue>>,
     ) -> Result<Self, Error> {
         const FUNCTION: &CStr = c"rpma_ep_next_conn_req";
-        let id = event.take_request().ok_or(Error::Unknown)?;
+        let (event, id) = event.take_request().ok_or(Error::Unknown)?;
         let private_data = match PrivateData::copy_of(event.private_data()) {
             Ok(data) => data,
             Err(error) => return Err(turn_down(id, event, error)),
@@ -157,8 +161,10 @@ impl ConnRequest {
             Err((id, error)) => return Err(turn_down(id, event, error)),
         };
         request.private_data = private_data;
+        request._channel = Some(channel.clone());
         if let Err(error) = event.acknowledge(FUNCTION) {
             // What the caller needs to know is the failure that led here.
+            let _kept = errno::Preserve::new();
             let _ = request.delete();
             return Err(error);
         }
@@ -179,7 +185,7 @@ impl ConnRequest {
         let srq = queues.srq.as_deref();
         let of_queue_pair = ConnQueues {
             cq: &queues.cq,
-            rcq: srq.and_then(|srq| srq.rcq()).or(queues.rcq.as_deref()),
+            rcq: srq.and_then(|srq| srq.rcq()).or(queues.rcq.as_ref()),
             srq,
             sq_size: config.sq_size(),
             rq_size: config.rq_size(),
@@ -190,6 +196,7 @@ impl ConnRequest {
             id,
             queues,
             private_data: PrivateData::default(),
+            _channel: None,
             peer,
         })
     }
@@ -216,11 +223,12 @@ impl ConnRequest {
     pub(crate) fn connect(self, private_data: &[u8]) -> Result<Connection, Error> {
         match self.role {
             Role::Active => {
-                let connection = Connection::new(self.id, self.queues, &self.peer)?;
+                let connection = Connection::new(self.id, self.queues, self.peer)?;
                 match connection.request(private_data) {
                     Ok(()) => Ok(connection),
                     Err(error) => {
                         // The refusal is what the caller needs to know.
+                        let _kept = errno::Preserve::new();
                         let _ = connection.delete();
                         Err(error)
                     }
@@ -231,7 +239,7 @@ impl ConnRequest {
                     abandon(self.id, self.queues);
                     return Err(error);
                 }
-                let connection = Connection::new_accepted(self.id, self.queues, &self.peer)?;
+                let connection = Connection::new_accepted(self.id, self.queues, self.peer)?;
                 connection.set_private_data(self.private_data);
                 Ok(connection)
             }
@@ -254,6 +262,7 @@ impl ConnRequest {
 
 /// Rejects a connect request that cannot be served, so that the other side knows at once.
 fn turn_down(id: CmId, event: CmEvent, error: Error) -> Error {
+    let _kept = errno::Preserve::new();
     // The event has to be acknowledged before its identifier can be destroyed.
     let _ = id.reject(c"rpma_ep_next_conn_req");
     drop(event);

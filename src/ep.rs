@@ -24,7 +24,8 @@ const DEFAULT_BACKLOG: c_int = 0;
 pub struct Endpoint {
     // Released in this order: the identifier uses the channel.
     id: CmId,
-    channel: EventChannel,
+    /// Requests that were taken stay on it until they are decided.
+    channel: Shared<EventChannel>,
     peer: Shared<Peer>,
 }
 
@@ -35,7 +36,7 @@ impl Endpoint {
     pub(crate) fn listen(peer: Shared<Peer>, addr: &CStr, port: &CStr) -> Result<Self, Error> {
         const FUNCTION: &CStr = c"rpma_ep_listen";
         let provider = peer.device().provider();
-        let channel = EventChannel::create(provider, FUNCTION)?;
+        let channel = Shared::try_new(EventChannel::create(provider, FUNCTION)?)?;
         let id = CmId::create(provider, Some(&channel), FUNCTION)?;
         let address = AddressInfo::look_up(provider, addr, Some(port), Side::Passive)?;
         id.bind(&address, addr)?;
@@ -71,7 +72,7 @@ impl Endpoint {
             log_error!(FUNCTION, "unexpected event: {}", event.name());
             return Err(Error::Inval);
         }
-        ConnRequest::incoming(&self.peer, event, config, srq)
+        ConnRequest::incoming(&self.peer, &self.channel, event, config, srq)
     }
 
     /// Stops listening and gives the provider's error back.

@@ -6,6 +6,8 @@
 use std::ffi::{CStr, c_int};
 use std::fmt;
 
+use crate::sys::errno;
+
 /// Why an operation failed.
 ///
 /// What the provider left in errno stays there for the caller; the log says which call it was.
@@ -84,19 +86,26 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Keeps the first error of a sequence of steps that are all carried out whatever happens.
+/// Keeps the first error of a sequence of steps that are all carried out whatever happens, and
+/// what it left in errno.
 #[derive(Default)]
-pub(crate) struct FirstError(Option<Error>);
+pub(crate) struct FirstError(Option<(Error, c_int)>);
 
 impl FirstError {
     pub(crate) fn note(&mut self, step: Result<(), Error>) {
         if let Err(error) = step {
-            self.0.get_or_insert(error);
+            self.0.get_or_insert_with(|| (error, errno::get()));
         }
     }
 
     pub(crate) fn into_result(self) -> Result<(), Error> {
-        self.0.map_or(Ok(()), Err)
+        match self.0 {
+            None => Ok(()),
+            Some((error, number)) => {
+                errno::set(number);
+                Err(error)
+            }
+        }
     }
 }
 
@@ -118,9 +127,12 @@ mod tests {
     fn the_first_of_several_errors_is_kept() {
         let mut first = FirstError::default();
         first.note(Ok(()));
+        errno::set(libc::EBUSY);
         first.note(Err(Error::Provider));
+        errno::set(libc::EINVAL);
         first.note(Err(Error::Inval));
         assert_eq!(first.into_result(), Err(Error::Provider));
+        assert_eq!(errno::get(), libc::EBUSY);
         assert_eq!(FirstError::default().into_result(), Ok(()));
     }
 }

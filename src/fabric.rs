@@ -6,20 +6,29 @@
 //! Made once per process, at the first call that needs a fabric; `RPMA_FABRIC` decides otherwise.
 
 use std::ffi::CStr;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
 
-use once_cell::sync::OnceCell;
+use once_cell::race::OnceRef;
+use rdma_sys::ibv_context;
 
 use crate::error::Error;
-use crate::log::{log_error, log_notice, log_warning};
+use crate::log::{Level, log_at, log_error};
 use crate::soft;
-use crate::sys::alloc::try_box;
 use crate::sys::env;
-use crate::verbs::provider::{self, Provider};
+use crate::verbs::context::DeviceContext;
+use crate::verbs::provider::{self, LoadError, Provider};
 
 /// The name under which this file's records appear in the log.
 const FUNCTION: &CStr = c"rpma_fabric";
 
-static CHOSEN: OnceCell<&'static Provider> = OnceCell::new();
+/// The fabric of this process. Whoever chooses first decides; nobody waits for another thread
+/// meanwhile, since a log function of the program's may be at work there.
+static CHOSEN: OnceRef<'static, Provider> = OnceRef::new();
+
+/// The system's libraries, once loaded.
+static SYSTEM: OnceLock<Provider> = OnceLock::new();
 
 /// What `RPMA_FABRIC` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,56 +38,103 @@ enum Wish {
     Soft,
 }
 
-/// The fabric's control functions. Safe from any thread.
-///
-/// Errors: PROVIDER if the fabric that was asked for cannot be had; NOMEM.
-pub(crate) fn provider() -> Result<&'static Provider, Error> {
-    CHOSEN.get_or_try_init(choose).copied()
+/// Why a fabric was chosen.
+enum Reason {
+    AsAsked(&'static str),
+    DeviceThere,
+    NoDevice,
+    Unusable(LoadError),
 }
 
-fn choose() -> Result<&'static Provider, Error> {
-    match wish()? {
-        Wish::Soft => {
-            log_notice!(FUNCTION, "using the software fabric, as RPMA_FABRIC asks");
-            Ok(soft::provider())
+impl Reason {
+    /// Software where hardware may be expected is worth a warning.
+    fn level(&self) -> Level {
+        match self {
+            Reason::NoDevice => Level::Warning,
+            Reason::Unusable(error) if error.is_installed() => Level::Warning,
+            _ => Level::Notice,
         }
-        Wish::Verbs => match provider::load_system() {
-            Ok(provider) => {
-                log_notice!(FUNCTION, "using RDMA verbs, as RPMA_FABRIC asks");
-                keep(provider)
-            }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::AsAsked(what) => write!(f, "using {what}, as RPMA_FABRIC asks"),
+            Reason::DeviceThere => f.write_str("using RDMA verbs"),
+            Reason::NoDevice => f.write_str(
+                "using the software fabric: rdma-core is installed but there is no RDMA device \
+                 (RPMA_FABRIC=soft says that this is meant)",
+            ),
+            Reason::Unusable(error) => write!(f, "using the software fabric: {error}"),
+        }
+    }
+}
+
+/// The fabric's control functions. Safe from any thread.
+///
+/// Errors: PROVIDER if the fabric that was asked for cannot be had.
+pub(crate) fn provider() -> Result<&'static Provider, Error> {
+    match CHOSEN.get() {
+        Some(provider) => Ok(provider),
+        None => choose(),
+    }
+}
+
+/// A caller's device context, with the fabric that made it, which need not be the chosen one.
+///
+/// Errors: PROVIDER if it is of the system's libraries and they cannot be loaded.
+///
+/// # Safety
+/// `context` is open and stays open for as long as any object made from the answer lives.
+pub(crate) unsafe fn device(context: NonNull<ibv_context>) -> Result<DeviceContext, Error> {
+    // SAFETY: the contract.
+    let provider = if unsafe { soft::owns(context) } {
+        soft::provider()
+    } else {
+        system().map_err(|error| {
+            log_error!(FUNCTION, "{error}");
+            Error::Provider
+        })?
+    };
+    // SAFETY: the contract, and the provider is the context's own.
+    Ok(unsafe { DeviceContext::new(context, provider) })
+}
+
+#[cold]
+fn choose() -> Result<&'static Provider, Error> {
+    let (provider, reason) = match wish()? {
+        Wish::Soft => (soft::provider(), Reason::AsAsked("the software fabric")),
+        Wish::Verbs => match system() {
+            Ok(provider) => (provider, Reason::AsAsked("RDMA verbs")),
             Err(error) => {
                 log_error!(FUNCTION, "RPMA_FABRIC=verbs, but {error}");
-                Err(Error::Provider)
+                return Err(Error::Provider);
             }
         },
         Wish::Auto => automatic(),
+    };
+    if CHOSEN.set(provider).is_ok() {
+        log_at!(reason.level(), FUNCTION, "{reason}");
+    }
+    CHOSEN.get().ok_or(Error::Unknown)
+}
+
+fn automatic() -> (&'static Provider, Reason) {
+    match system() {
+        Err(error) => (soft::provider(), Reason::Unusable(error)),
+        Ok(provider) if provider.has_device() => (provider, Reason::DeviceThere),
+        Ok(_) => (soft::provider(), Reason::NoDevice),
     }
 }
 
-fn automatic() -> Result<&'static Provider, Error> {
-    match provider::load_system() {
-        Err(error) => {
-            log_notice!(FUNCTION, "using the software fabric: {error}");
-            Ok(soft::provider())
-        }
-        Ok(provider) if provider.has_device() => {
-            log_notice!(FUNCTION, "using RDMA verbs");
-            keep(provider)
-        }
-        Ok(_) => {
-            log_warning!(
-                FUNCTION,
-                "using the software fabric: rdma-core is installed but there is no RDMA device (RPMA_FABRIC=soft says that this is meant)"
-            );
-            Ok(soft::provider())
-        }
+/// The system's libraries, loaded at the first use.
+fn system() -> Result<&'static Provider, LoadError> {
+    if let Some(provider) = SYSTEM.get() {
+        return Ok(provider);
     }
-}
-
-/// Keeps the table for the rest of the process's life.
-fn keep(provider: Provider) -> Result<&'static Provider, Error> {
-    Ok(Box::leak(try_box(provider)?))
+    let loaded = provider::load_system()?;
+    Ok(SYSTEM.get_or_init(|| loaded))
 }
 
 fn wish() -> Result<Wish, Error> {

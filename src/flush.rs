@@ -13,6 +13,7 @@ use rdma_sys::{IBV_FLUSH_GLOBAL, IBV_FLUSH_PERSISTENT, ibv_wr_opcode};
 use crate::error::{Error, FirstError};
 use crate::mr::{LocalRegion, RemoteRegion, Usage, element_of};
 use crate::peer::Peer;
+use crate::sys::alloc::Shared;
 use crate::sys::page::Page;
 use crate::verbs::qp::{QueuePair, SendRequest};
 
@@ -61,7 +62,7 @@ pub(crate) struct ReadBack {
 }
 
 impl Flush {
-    pub(crate) fn new(peer: &Peer, qp: &QueuePair) -> Result<Self, Error> {
+    pub(crate) fn new(peer: &Shared<Peer>, qp: &QueuePair) -> Result<Self, Error> {
         if qp.can_flush() {
             return Ok(Flush::Native);
         }

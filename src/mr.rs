@@ -11,6 +11,7 @@ use rdma_sys::ibv_access_flags;
 use crate::error::Error;
 use crate::log::{log_debug, log_error};
 use crate::peer::Peer;
+use crate::sys::alloc::Shared;
 use crate::verbs::mr::MemoryRegion;
 use crate::verbs::qp::{Element, RemoteAddress};
 
@@ -114,6 +115,8 @@ impl Usage {
 pub struct LocalRegion {
     raw: MemoryRegion,
     usage: Usage,
+    /// Kept alive for the region, which uses its protection domain.
+    _peer: Shared<Peer>,
 }
 
 impl LocalRegion {
@@ -121,8 +124,8 @@ impl LocalRegion {
     /// until the region is deregistered; an operation on memory that is gone fails.
     ///
     /// Errors: PROVIDER if the provider refuses (errno says why).
-    pub fn register(
-        peer: &Peer,
+    pub(crate) fn register(
+        peer: &Shared<Peer>,
         address: *mut c_void,
         len: usize,
         usage: Usage,
@@ -136,7 +139,11 @@ impl LocalRegion {
             peer.on_demand_paging(),
             c"rpma_peer_setup_mr_reg",
         )?;
-        Ok(LocalRegion { raw, usage })
+        Ok(LocalRegion {
+            raw,
+            usage,
+            _peer: peer.clone(),
+        })
     }
 
     /// Where the region starts.
@@ -259,7 +266,13 @@ impl RemoteRegion {
     /// Errors: INVAL for a descriptor that is too short or has no usage.
     pub fn from_descriptor(descriptor: &[u8]) -> Result<Self, Error> {
         const FUNCTION: &CStr = c"rpma_mr_remote_from_descriptor";
-        let Some(whole) = descriptor.first_chunk::<{ Self::DESCRIPTOR_SIZE }>() else {
+        let parts = || {
+            let (address, rest) = descriptor.split_first_chunk::<8>()?;
+            let (size, rest) = rest.split_first_chunk::<8>()?;
+            let (key, rest) = rest.split_first_chunk::<4>()?;
+            Some((*address, *size, *key, *rest.first()?))
+        };
+        let Some((address, size, key, usage)) = parts() else {
             log_error!(
                 FUNCTION,
                 "the descriptor has {} bytes, {} are needed",
@@ -268,28 +281,6 @@ impl RemoteRegion {
             );
             return Err(Error::Inval);
         };
-        let [address @ .., _, _, _, _, _, _, _, _, _, _, _, _, _] = *whole;
-        let [_, _, _, _, _, _, _, _, size @ .., _, _, _, _, _] = *whole;
-        let [
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            key @ ..,
-            usage,
-        ] = *whole;
         let Some(usage) = Usage::from_bits(c_int::from(usage)) else {
             log_error!(FUNCTION, "the descriptor names no usage");
             return Err(Error::Inval);

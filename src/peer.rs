@@ -4,21 +4,16 @@
 //! Peer: one device as one side of connections, with the protection domain that its memory
 //! regions and queue pairs share.
 
-use std::ffi::c_int;
-
-use crate::conn_cfg::clip;
 use crate::cq::CompletionQueue;
 use crate::error::Error;
 use crate::fault;
 use crate::log::log_info;
 use crate::srq::SharedReceiveQueue;
-use crate::srq_cfg::SrqConfig;
 use crate::verbs::cm::{CmId, QpId, QueuePairAttributes};
 use crate::verbs::context::DeviceContext;
 use crate::verbs::pd::ProtectionDomain;
 use crate::verbs::probe;
 use crate::verbs::qp::NativeOps;
-use crate::verbs::srq::RawSharedReceiveQueue;
 
 /// Scatter/gather elements of a work request.
 const MAX_ELEMENTS: u32 = 1;
@@ -55,12 +50,8 @@ impl Peer {
         let pd = ProtectionDomain::alloc(device, c"rpma_peer_new")?;
         // The kernel's word is not enough: an older libibverbs may not be able to use it, and
         // whether it can decides the rights that regions for flushing need.
-        let native = if offered.any() && !probe::queue_pair_can(&pd, offered) {
-            log_info!(
-                c"rpma_peer_new",
-                "the device offers native flush or atomic write, but this libibverbs does not: going on without"
-            );
-            NativeOps::default()
+        let native = if offered.any() {
+            probe::native_ops(&pd, offered, c"rpma_peer_new")
         } else {
             offered
         };
@@ -105,19 +96,6 @@ impl Peer {
             native: self.native,
         };
         id.create_queue_pair(&attributes, c"rpma_peer_setup_qp")
-    }
-
-    /// Creates a shared receive queue, with a completion queue of its own if so configured.
-    pub fn create_srq(&self, config: &SrqConfig) -> Result<SharedReceiveQueue, Error> {
-        let raw =
-            RawSharedReceiveQueue::create(&self.pd, config.rq_size(), c"rpma_peer_create_srq")?;
-        let entries: c_int = clip(config.rcq_size());
-        let rcq = if entries == 0 {
-            None
-        } else {
-            Some(CompletionQueue::with_own_channel(self.device(), entries)?)
-        };
-        Ok(SharedReceiveQueue::new(raw, rcq))
     }
 
     /// Releases the protection domain; with `others_use_it`, a refusal is retried when the last

@@ -3,20 +3,41 @@
 
 //! Shared receive queue: receive requests that several connections take from.
 
+use crate::conn_cfg::clip;
 use crate::cq::CompletionQueue;
 use crate::error::{Error, FirstError};
 use crate::mr::{LocalRange, element_of};
+use crate::peer::Peer;
+use crate::srq_cfg::SrqConfig;
+use crate::sys::alloc::Shared;
 use crate::verbs::srq::RawSharedReceiveQueue;
 
 /// A shared receive queue. Safe to use from several threads at once.
 pub struct SharedReceiveQueue {
     raw: RawSharedReceiveQueue,
     rcq: Option<CompletionQueue>,
+    /// Kept alive for the queue, which uses its protection domain.
+    _peer: Shared<Peer>,
 }
 
 impl SharedReceiveQueue {
-    pub(crate) fn new(raw: RawSharedReceiveQueue, rcq: Option<CompletionQueue>) -> Self {
-        SharedReceiveQueue { raw, rcq }
+    /// Creates a shared receive queue, with a completion queue of its own if so configured.
+    ///
+    /// Errors: PROVIDER if the provider refuses.
+    pub(crate) fn new(peer: Shared<Peer>, config: &SrqConfig) -> Result<Self, Error> {
+        let raw =
+            RawSharedReceiveQueue::create(peer.pd(), config.rq_size(), c"rpma_peer_create_srq")?;
+        let entries = clip(config.rcq_size());
+        let rcq = if entries == 0 {
+            None
+        } else {
+            Some(CompletionQueue::with_own_channel(peer.device(), entries)?)
+        };
+        Ok(SharedReceiveQueue {
+            raw,
+            rcq,
+            _peer: peer,
+        })
     }
 
     pub(crate) fn raw(&self) -> &RawSharedReceiveQueue {

@@ -66,7 +66,10 @@ fn the_committed_header_is_what_the_sources_say() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/librpma.h");
     let made = generate();
     if std::env::var_os("RPMA_UPDATE_HEADER").is_some() {
-        fs::write(&path, &made).unwrap();
+        // Never half-written for a compiler that runs meanwhile.
+        let whole = path.with_extension("h.new");
+        fs::write(&whole, &made).unwrap();
+        fs::rename(&whole, &path).unwrap();
     }
     let committed = fs::read_to_string(&path).unwrap_or_default();
     assert!(

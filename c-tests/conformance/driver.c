@@ -9,6 +9,9 @@
  * Words of a script that are the driver's own, not the provider's:
  *   oom=K        the K-th allocation inside the library's calls fails
  *   oom_count=1  tell how many allocations each call made
+ *
+ * With COLD_START in the environment the library is not called before the first case, so that a
+ * case sees it set itself up.
  */
 
 #define _GNU_SOURCE
@@ -331,7 +334,7 @@ api_begin(const char *format, ...)
 		if (*c == '\n' || *c == '\t')
 			*c = ' ';
 	script_say("%s", call);
-	(void) script_failures(1);
+	(void) script_failures(1, NULL);
 	errno = 0;
 	inside_call = 1;
 }
@@ -340,9 +343,11 @@ int
 api_end(int ret)
 {
 	inside_call = 0;
-	int saved = errno;
-	if (ret != 0 && script_failures(1) > 0)
-		script_say("  -> %d errno=%s", ret, script_errno(saved));
+	int saved = errno, first;
+	/* where the caller is to blame, errno means nothing */
+	if (ret != 0 && ret != RPMA_E_INVAL && script_failures(1, &first) > 0)
+		script_say("  -> %d errno=%s%s", ret, script_errno(saved),
+				saved == first ? " of the first failure" : "");
 	else
 		script_say("  -> %d", ret);
 	return ret;
@@ -460,14 +465,13 @@ list(void)
 	}
 }
 
-/* Waits for the child, at most CASE_SECONDS. */
+/* Waits for the child, which holds the other end of the pipe while it lives, CASE_SECONDS at most. */
 static void
-outcome(pid_t child, char *out, size_t size)
+outcome(pid_t child, int alive, char *out, size_t size)
 {
-	int pidfd = (int)syscall(SYS_pidfd_open, child, 0);
-	struct pollfd wait = {pidfd, POLLIN, 0};
+	struct pollfd wait = {alive, POLLIN, 0};
 	int status, hung = poll(&wait, 1, CASE_SECONDS * 1000) == 0;
-	close(pidfd);
+	close(alive);
 	if (hung)
 		kill(child, SIGKILL);
 	waitpid(child, &status, 0);
@@ -496,7 +500,8 @@ main(int argc, char *argv[])
 
 	/* whatever the library sets up on first use is not a case's business, nor are its allocations */
 	struct ibv_context *context = NULL;
-	(void) rpma_utils_get_ibv_context("127.0.0.1", RPMA_UTIL_IBV_CONTEXT_LOCAL, &context);
+	if (getenv("COLD_START") == NULL)
+		(void) rpma_utils_get_ibv_context("127.0.0.1", RPMA_UTIL_IBV_CONTEXT_LOCAL, &context);
 
 	char line[2048], ended[64];
 	while (fgets(line, sizeof(line), stdin)) {
@@ -510,8 +515,12 @@ main(int argc, char *argv[])
 
 		script_forget();
 		script_trace_to(trace, TRACE_SIZE, trace_used);
+		int alive[2];
+		if (pipe(alive))
+			return 5;
 		pid_t child = fork();
 		if (child == 0) {
+			close(alive[0]);
 			if (load(bar + 1))
 				_exit(3);
 			(void) script_context();
@@ -522,7 +531,8 @@ main(int argc, char *argv[])
 				script_say("    live memory: %d blocks", held_count);
 			_exit(0);
 		}
-		outcome(child, ended, sizeof(ended));
+		close(alive[1]);
+		outcome(child, alive[0], ended, sizeof(ended));
 		fwrite(trace, 1, *trace_used, stdout);
 		printf("--- %s\n", ended);
 	}

@@ -135,6 +135,8 @@ args_memory(const char *variant)
 {
 	(void) variant;
 	up(NULL);
+	if (!given(f.peer))
+		return;
 	EACH(peer) EACH(ptr) EACH(size) for (int usage = 0; usage < 3; usage++) EACH(out) {
 		static const int values[] = {RPMA_MR_USAGE_SEND, 0, 0x100 | RPMA_MR_USAGE_SEND};
 		struct rpma_mr_local *mr = UNTOUCHED;
@@ -175,6 +177,8 @@ args_request(const char *variant)
 {
 	(void) variant;
 	up(NULL);
+	if (!given(f.peer))
+		return;
 	EACH(peer) EACH(addr) EACH(port) EACH(out) {
 		struct rpma_ep *ep = UNTOUCHED;
 		APIF(rpma_ep_listen(peer ? f.peer : NULL, addr ? "::1" : NULL, port ? "http" : NULL,
@@ -324,6 +328,8 @@ args_srq(const char *variant)
 {
 	(void) variant;
 	up(NULL);
+	if (!given(f.peer))
+		return;
 	EACH(peer) EACH(out) {
 		struct rpma_srq *srq = UNTOUCHED;
 		APIF(rpma_srq_new(peer ? f.peer : NULL, NULL, out ? &srq : NULL),

@@ -216,8 +216,13 @@ events(const char *variant)
 		}
 	}
 	/* none left */
-	if (given(f.ep))
+	if (given(f.ep) && !given(f.conn)) {
+		f.req = UNTOUCHED;
 		API(rpma_ep_next_conn_req(f.ep, NULL, &f.req));
+		say_pointer("req", f.req);
+		if (given(f.req))
+			API(rpma_conn_req_delete(&f.req));
+	}
 	if (given(f.conn)) {
 		enum rpma_conn_event event = (enum rpma_conn_event)UNTOUCHED_INT;
 		API(rpma_conn_next_event(f.conn, &event));

@@ -119,6 +119,8 @@ config_values(const char *variant)
 	struct rpma_peer_cfg *pcfg = UNTOUCHED;
 	API(rpma_conn_cfg_new(&cfg));
 	say_pointer("cfg", cfg);
+	if (!given(cfg))
+		return;
 	GET_AND_SET_U32(cfg, conn_cfg, cq_size);
 	GET_AND_SET_U32(cfg, conn_cfg, rcq_size);
 	GET_AND_SET_U32(cfg, conn_cfg, sq_size);
@@ -160,6 +162,8 @@ config_values(const char *variant)
 
 	/* one configuration's values are not another's */
 	API(rpma_conn_cfg_new(&cfg));
+	if (!given(cfg))
+		return;
 	uint32_t size = 0;
 	API(rpma_conn_cfg_get_cq_size(cfg, &size));
 	say_int("cq_size", size);
@@ -167,6 +171,8 @@ config_values(const char *variant)
 
 	API(rpma_srq_cfg_new(&srq_cfg));
 	say_pointer("srq_cfg", srq_cfg);
+	if (!given(srq_cfg))
+		return;
 	GET_AND_SET_U32(srq_cfg, srq_cfg, rq_size);
 	GET_AND_SET_U32(srq_cfg, srq_cfg, rcq_size);
 	API(rpma_srq_cfg_delete(&srq_cfg));
@@ -174,6 +180,8 @@ config_values(const char *variant)
 
 	API(rpma_peer_cfg_new(&pcfg));
 	say_pointer("pcfg", pcfg);
+	if (!given(pcfg))
+		return;
 	for (int i = 0; i < 3; i++) {
 		flag = i != 1;
 		API(rpma_peer_cfg_get_direct_write_to_pmem(pcfg, &flag));

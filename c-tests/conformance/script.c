@@ -95,7 +95,7 @@ static struct counter {
 	int calls;
 } counters[MAX_FUNCTIONS];
 static int n_counters;
-static int failures;
+static int failures, first_failure;
 
 static int
 load_word(const char *word)
@@ -188,7 +188,8 @@ script_judge(const char *function)
 	for (int r = 0; r < n_rules; r++) {
 		if ((rules[r].nth == 0 || rules[r].nth == nth) &&
 				strcmp(rules[r].function, function) == 0) {
-			failures++;
+			if (failures++ == 0)
+				first_failure = rules[r].verdict.value;
 			return rules[r].verdict;
 		}
 	}
@@ -196,9 +197,11 @@ script_judge(const char *function)
 }
 
 int
-script_failures(int reset)
+script_failures(int reset, int *first)
 {
 	int now = failures;
+	if (first)
+		*first = first_failure;
 	if (reset)
 		failures = 0;
 	return now;

@@ -66,8 +66,11 @@ int script_load(const char *text);
 
 /* Counts the call and says what the script wants. */
 struct script_verdict script_judge(const char *function);
-/* How many calls of the provider were made to fail since the last reset of this counter. */
-int script_failures(int reset);
+/*
+ * How many calls of the provider were made to fail since the last reset, and with which value the
+ * first of them.
+ */
+int script_failures(int reset, int *first);
 
 /* Stable names of what the provider handed out: "cq#2"; "NULL"; "!dead" follows a released one. */
 void *script_new(const char *kind, size_t size);
@@ -108,7 +111,8 @@ int script_take_cq_event(int *cq_index);
 int script_take_poll(int *result);
 
 /* A QP for the connection manager, and the fields that were asked for it. */
-struct ibv_qp *script_create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+struct ibv_qp *script_create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
+		const char *kind);
 void script_qp_fields(char *out, size_t size, const struct ibv_qp_init_attr_ex *attr);
 
 #endif /* SCRIPT_H */

@@ -361,7 +361,16 @@ scripted_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t
 static struct ibv_qp *
 scripted_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
-	return script_create_qp(context, attr);
+	struct script_verdict verdict = script_judge("ibv_create_qp_ex");
+	char call[1024], fields[900];
+	script_qp_fields(fields, sizeof(fields), attr);
+	snprintf(call, sizeof(call), "spare ibv_create_qp_ex(%s, %s)", script_name(context), fields);
+	struct ibv_qp *qp = VERDICT_FAILS(verdict) ? NULL : script_create_qp(context, attr, "spare-qp");
+	if (qp == NULL)
+		say_null(call, VERDICT_FAILS(verdict) ? verdict.value : errno);
+	else
+		script_say("    %s = %s", call, script_name(qp));
+	return qp;
 }
 
 struct ibv_context *
@@ -558,7 +567,12 @@ struct ibv_cq *
 ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 		struct ibv_comp_channel *channel, int comp_vector)
 {
-	struct script_verdict verdict = script_judge("ibv_create_cq");
+	/*
+	 * A CQ without a channel is nobody's but a library's that tries something out: it is not
+	 * counted among those of connections, so that the same call fails in every library, and the
+	 * others keep their names.
+	 */
+	struct script_verdict verdict = script_judge(channel ? "ibv_create_cq" : "spare ibv_create_cq");
 	char call[256];
 	snprintf(call, sizeof(call),
 			"ibv_create_cq(%s, cqe=%d, cq_context=%s, channel=%s, comp_vector=%d)",
@@ -568,7 +582,7 @@ ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 		say_null(call, verdict.value);
 		return NULL;
 	}
-	struct ibv_cq *cq = script_new("cq", sizeof(*cq));
+	struct ibv_cq *cq = script_new(channel ? "cq" : "spare-cq", sizeof(*cq));
 	cq->context = context;
 	cq->channel = channel;
 	cq->cq_context = cq_context;
@@ -580,7 +594,19 @@ ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 int
 ibv_destroy_cq(struct ibv_cq *cq)
 {
+	if (cq->channel == NULL)
+		return destroy("spare ibv_destroy_cq", cq);
+	/* the real one waits for the acknowledgments that are missing: for ever */
+	if (cq->handle)
+		script_say("    %s is destroyed with %d events not acknowledged", script_name(cq),
+				(int)cq->handle);
 	return destroy("ibv_destroy_cq", cq);
+}
+
+int
+ibv_destroy_qp(struct ibv_qp *qp)
+{
+	return destroy("spare ibv_destroy_qp", qp);
 }
 
 int
@@ -614,7 +640,9 @@ ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq
 
 	*cq_context = NULL;
 	if (script_take_cq_event(&index)) {
-		*cq = index ? script_find("cq", index) : &unknown_cq;
+		*cq = index ? script_find("cq", index) : NULL;
+		if (*cq == NULL)
+			*cq = &unknown_cq;
 	} else {
 		*cq = &unknown_cq;
 		for (int i = 1; script_find("cq", i); i++) {
@@ -623,6 +651,7 @@ ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq
 				break;
 		}
 	}
+	(*cq)->handle++; /* here: events not acknowledged */
 	script_say("    ibv_get_cq_event(%s) = 0 %s", script_name(channel), script_name(*cq));
 	return 0;
 }
@@ -630,8 +659,10 @@ ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq
 void
 ibv_ack_cq_events(struct ibv_cq *cq, unsigned nevents)
 {
-	if (script_recording())
-		script_say("    ibv_ack_cq_events(%s, %u)", script_name(cq), nevents);
+	if (!script_recording())
+		return;
+	cq->handle -= nevents;
+	script_say("    ibv_ack_cq_events(%s, %u)", script_name(cq), nevents);
 }
 
 struct ibv_srq *
@@ -675,7 +706,7 @@ set_pointer(struct scripted_qp *qp, size_t offset, void *value)
 
 /* A QP as a driver would make it; the caller (the connection manager) has judged and told the call. */
 struct ibv_qp *
-script_create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+script_create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr, const char *kind)
 {
 	uint64_t wanted = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS ? attr->send_ops_flags : 0;
 	uint64_t can = 0;
@@ -690,7 +721,7 @@ script_create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 		return NULL;
 	}
 
-	struct scripted_qp *qp = script_new("qp", sizeof(*qp));
+	struct scripted_qp *qp = script_new(kind, sizeof(*qp));
 	qp->qp.context = context;
 	qp->qp.pd = attr->pd;
 	qp->qp.send_cq = attr->send_cq;

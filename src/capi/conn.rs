@@ -349,8 +349,8 @@ pub unsafe extern "C" fn rpma_conn_wait(
         let (connection, out) = unsafe { (object(conn)?, Out::new(cq)?) };
         let announced = connection.wait()?;
         // SAFETY: the C contract.
-        if let Some(is_rcq) = unsafe { is_rcq.as_mut() } {
-            *is_rcq = announced.is_rcq();
+        if let Some(is_rcq) = unsafe { Out::optional(is_rcq) } {
+            is_rcq.set(announced.is_rcq());
         }
         match announced.request_next() {
             Ok(queue) => {

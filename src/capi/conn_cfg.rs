@@ -53,7 +53,7 @@ unsafe impl Handle for rpma_conn_cfg {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpma_conn_cfg_new(cfg_ptr: *mut *mut rpma_conn_cfg) -> c_int {
     // SAFETY: the C contract.
-    answer(|| unsafe { Out::new(cfg_ptr) }?.give(ConnConfig::new()))
+    answer(|| unsafe { Out::new(cfg_ptr) }?.give_or_null(ConnConfig::new()))
 }
 
 /// Deletes a configuration; *cfg_ptr becomes NULL. A NULL *cfg_ptr is success.

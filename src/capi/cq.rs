@@ -103,8 +103,8 @@ pub unsafe extern "C" fn rpma_cq_get_wc(
         // SAFETY: the C contract: `wc` has room for `num_entries` completions.
         let got = unsafe { queue.poll(num_entries, wc) }?;
         // SAFETY: the C contract.
-        if let Some(place) = unsafe { num_entries_got.as_mut() } {
-            *place = got;
+        if let Some(place) = unsafe { Out::optional(num_entries_got) } {
+            place.set(got);
         }
         Ok(())
     })

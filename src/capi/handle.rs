@@ -13,7 +13,8 @@ use crate::sys::alloc::{Shared, try_box};
 /// A C type that stands for an object of the core: the handle is the object's address.
 ///
 /// # Safety
-/// Handles of the type are only made by [`Out::give`] or [`Out::share`] from this `Object`.
+/// Handles of the type are only made from an `Object` that outlives them: by [`Out::give`] or
+/// [`Out::share`], or, for an object that another one keeps, from a reference to it.
 pub(super) unsafe trait Handle {
     type Object;
 }
@@ -68,6 +69,15 @@ impl<T> Out<T> {
         }
     }
 
+    /// The place, if it is not null: for an answer that a caller may do without.
+    ///
+    /// # Safety
+    /// As for [`Out::new`].
+    #[inline(always)]
+    pub(super) unsafe fn optional(place: *mut T) -> Option<Self> {
+        (!place.is_null()).then_some(Out(place))
+    }
+
     #[inline(always)]
     pub(super) fn set(self, value: T) {
         // SAFETY: the place is valid for a write (the contract of `new`). It may be unaligned as
@@ -83,6 +93,26 @@ impl<H: Handle> Out<*mut H> {
         let object = try_box(object)?;
         self.set(Box::into_raw(object).cast());
         Ok(())
+    }
+
+    /// As [`Out::give`]; without memory for that, the caller's pointer becomes null.
+    pub(super) fn give_or_null(self, object: H::Object) -> Result<(), Error> {
+        let place = Out(self.0);
+        let given = self.give(object);
+        if given.is_err() {
+            place.set(std::ptr::null_mut());
+        }
+        given
+    }
+
+    /// As [`Out::share`]; without memory for that, the caller's pointer becomes null.
+    pub(super) fn share_or_null(self, object: H::Object) -> Result<(), Error> {
+        let place = Out(self.0);
+        let shared = self.share(object);
+        if shared.is_err() {
+            place.set(std::ptr::null_mut());
+        }
+        shared
     }
 
     /// Gives an object to the caller that the library may go on to use as well.
@@ -164,6 +194,8 @@ pub(super) unsafe fn bytes<'a>(
     if bytes.is_null() {
         return Err(Error::Inval);
     }
+    // No object is larger; a caller that does not know the size may say so.
+    let len = len.min(isize::MAX as usize);
     // SAFETY: the C contract.
     Ok(unsafe { std::slice::from_raw_parts(bytes.cast(), len) })
 }

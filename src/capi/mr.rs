@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 
 use super::answer;
-use super::handle::{self, Handle, Out, object};
+use super::handle::{self, Handle, Out, co_owner, object};
 use crate::error::Error;
 use crate::mr::{LocalRegion, RemoteRegion, Usage};
 
@@ -91,13 +91,13 @@ pub unsafe extern "C" fn rpma_mr_reg(
     mr_ptr: *mut *mut rpma_mr_local,
 ) -> c_int {
     answer(|| {
-        // SAFETY: the C contract.
-        let (peer, out) = unsafe { (object(peer)?, Out::new(mr_ptr)?) };
+        // SAFETY: the C contract; handles of a peer are given out by `Out::share`.
+        let (peer, out) = unsafe { (co_owner(peer)?, Out::new(mr_ptr)?) };
         if ptr.is_null() || size == 0 {
             return Err(Error::Inval);
         }
         let usage = Usage::from_bits(usage).ok_or(Error::Inval)?;
-        out.give(LocalRegion::register(peer, ptr, size, usage)?)
+        out.give(LocalRegion::register(&peer, ptr, size, usage)?)
     })
 }
 

@@ -13,7 +13,6 @@ use super::handle::{self, Handle, Out};
 use crate::error::Error;
 use crate::fabric;
 use crate::peer::Peer;
-use crate::verbs::context::DeviceContext;
 
 super::symbols::versioned! {
     rpma_peer_new
@@ -47,8 +46,8 @@ pub unsafe extern "C" fn rpma_peer_new(
         let context = NonNull::new(ibv_ctx).ok_or(Error::Inval)?;
         // SAFETY: the C contract.
         let out = unsafe { Out::new(peer_ptr) }?;
-        // SAFETY: the C contract: an open context, of the fabric that this process uses.
-        let device = unsafe { DeviceContext::new(context, fabric::provider()?) };
+        // SAFETY: the C contract: an open context.
+        let device = unsafe { fabric::device(context) }?;
         out.share(Peer::new(device)?)
     })
 }

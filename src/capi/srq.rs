@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 
 use super::conn::local_range;
-use super::handle::{self, Handle, Out, object, object_or_none};
+use super::handle::{self, Handle, Out, co_owner, object, object_or_none};
 use super::{answer, rpma_cq, rpma_mr_local, rpma_peer, rpma_srq_cfg};
 use crate::srq::SharedReceiveQueue;
 use crate::srq_cfg::SrqConfig;
@@ -43,11 +43,11 @@ pub unsafe extern "C" fn rpma_srq_new(
 ) -> c_int {
     static DEFAULTS: SrqConfig = SrqConfig::new();
     answer(|| {
-        // SAFETY: the C contract.
-        let (peer, out) = unsafe { (object(peer)?, Out::new(srq_ptr)?) };
+        // SAFETY: the C contract; handles of a peer are given out by `Out::share`.
+        let (peer, out) = unsafe { (co_owner(peer)?, Out::new(srq_ptr)?) };
         // SAFETY: the C contract.
         let config = unsafe { object_or_none(cfg) }.unwrap_or(&DEFAULTS);
-        out.share(peer.create_srq(config)?)
+        out.share_or_null(SharedReceiveQueue::new(peer, config)?)
     })
 }
 

@@ -38,7 +38,7 @@ unsafe impl Handle for rpma_srq_cfg {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpma_srq_cfg_new(cfg_ptr: *mut *mut rpma_srq_cfg) -> c_int {
     // SAFETY: the C contract.
-    answer(|| unsafe { Out::new(cfg_ptr) }?.give(SrqConfig::new()))
+    answer(|| unsafe { Out::new(cfg_ptr) }?.give_or_null(SrqConfig::new()))
 }
 
 /// Deletes a configuration; *cfg_ptr becomes NULL. A NULL *cfg_ptr is success.

@@ -83,9 +83,9 @@ pub unsafe extern "C" fn rpma_utils_ibv_context_is_odp_capable(
         let context = NonNull::new(ibv_ctx).ok_or(Error::Inval)?;
         // SAFETY: the C contract.
         let out = unsafe { Out::new(is_odp_capable) }?;
-        // SAFETY: the C contract: an open context, of the fabric that this process uses.
-        let device = unsafe { DeviceContext::new(context, fabric::provider()?) };
-        let able = device.capabilities(c"rpma_utils_ibv_context_is_odp_capable");
+        // SAFETY: the C contract: an open context.
+        let able = unsafe { fabric::device(context) }
+            .and_then(|device| device.capabilities(c"rpma_utils_ibv_context_is_odp_capable"));
         // What a failed question leaves is no.
         out.set(c_int::from(able.is_ok_and(|able| able.on_demand_paging)));
         able.map(|_| ())

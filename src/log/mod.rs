@@ -79,40 +79,44 @@ pub enum Threshold {
     Auxiliary,
 }
 
-/// One threshold: what the program asked for, and what is in force.
+/// One threshold: what the program asked for, and what the environment fixed.
 struct Setting {
     asked: AtomicI32,
-    in_force: AtomicI32,
-    fixed: AtomicBool,
+    /// A level, or [`NOT_FIXED`].
+    fixed: AtomicI32,
 }
+
+const NOT_FIXED: i32 = i32::MIN;
 
 impl Setting {
     const fn new(level: Level) -> Self {
         Setting {
             asked: AtomicI32::new(level as i32),
-            in_force: AtomicI32::new(level as i32),
-            fixed: AtomicBool::new(false),
+            fixed: AtomicI32::new(NOT_FIXED),
         }
     }
 
     fn set(&self, level: Level) {
         self.asked.store(level as i32, Ordering::SeqCst);
-        if !self.fixed.load(Ordering::SeqCst) {
-            self.in_force.store(level as i32, Ordering::SeqCst);
-        }
     }
 
     fn fix(&self, level: Level) {
-        self.fixed.store(true, Ordering::SeqCst);
-        self.in_force.store(level as i32, Ordering::SeqCst);
-    }
-
-    fn wants(&self, level: Level) -> bool {
-        level as i32 <= self.in_force.load(Ordering::Relaxed)
+        self.fixed.store(level as i32, Ordering::SeqCst);
     }
 
     fn is_fixed(&self) -> bool {
-        self.fixed.load(Ordering::Relaxed)
+        self.fixed.load(Ordering::SeqCst) != NOT_FIXED
+    }
+
+    fn in_force(&self) -> i32 {
+        match self.fixed.load(Ordering::SeqCst) {
+            NOT_FIXED => self.asked.load(Ordering::SeqCst),
+            fixed => fixed,
+        }
+    }
+
+    fn wants(&self, level: Level) -> bool {
+        level as i32 <= self.in_force()
     }
 }
 
@@ -165,13 +169,22 @@ static WANTED: AtomicI32 = AtomicI32::new(Level::Warning as i32);
 
 /// Recomputes [`WANTED`]; after each change of a threshold.
 fn update_wanted() {
-    let main = MAIN.in_force.load(Ordering::SeqCst);
-    let wanted = if AUXILIARY.is_fixed() {
-        main.max(AUXILIARY.in_force.load(Ordering::SeqCst))
-    } else {
-        main
+    let wanted = || {
+        let main = MAIN.in_force();
+        if AUXILIARY.is_fixed() {
+            main.max(AUXILIARY.in_force())
+        } else {
+            main
+        }
     };
-    WANTED.store(wanted, Ordering::SeqCst);
+    // Again if another thread changed a threshold meanwhile, whose value may be overwritten here.
+    loop {
+        let level = wanted();
+        WANTED.store(level, Ordering::SeqCst);
+        if wanted() == level {
+            return;
+        }
+    }
 }
 
 /// Whether anybody wants records of this level.
@@ -237,23 +250,31 @@ pub(crate) fn mark(function: &CStr, text: fmt::Arguments<'_>) {
 /// Reads the environment and opens syslog: when the library is loaded.
 pub(crate) fn start() {
     crate::sys::syslog::open();
-    for (variable, setting) in [
-        (c"RPMA_LOG_LEVEL", &MAIN),
-        (c"RPMA_LOG_STDERR_LEVEL", &AUXILIARY),
-    ] {
-        let Some(value) = env::var(variable) else {
-            continue;
-        };
+    let read = |variable: &CStr, setting: &Setting| {
+        let value = env::var(variable).filter(|value| !value.as_bytes().is_empty())?;
         match value.as_str().and_then(Level::from_name) {
             Some(level) => {
                 setting.fix(level);
-                update_wanted();
+                None
             }
-            None => log_warning!(
+            None => Some(value),
+        }
+    };
+    // Both before anything is said, so that it is said where the operator looks.
+    let unknown = [
+        ("RPMA_LOG_LEVEL", read(c"RPMA_LOG_LEVEL", &MAIN)),
+        (
+            "RPMA_LOG_STDERR_LEVEL",
+            read(c"RPMA_LOG_STDERR_LEVEL", &AUXILIARY),
+        ),
+    ];
+    update_wanted();
+    for (variable, value) in unknown {
+        if let Some(value) = value {
+            log_warning!(
                 c"rpma_log_init",
-                "{}={value} names no level (disabled, fatal, error, warning, notice, info, debug): ignored",
-                variable.to_str().unwrap_or("?")
-            ),
+                "{variable}={value} names no level (disabled, fatal, error, warning, notice, info, debug): ignored"
+            );
         }
     }
 }

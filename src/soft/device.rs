@@ -41,9 +41,16 @@ const MANY: c_int = 1 << 20;
 /// Tells an `ibv_context` with an extended part from one without.
 const EXTENDED: usize = usize::MAX;
 
+/// The address of the device, once it was made.
+static DEVICE: OnceLock<usize> = OnceLock::new();
+
+/// Whether this is the fabric's device. Makes none.
+pub(super) fn is_own(device: *mut ibv_device) -> bool {
+    DEVICE.get().is_some_and(|own| *own == device as usize)
+}
+
 /// The device, made at the first use.
 pub(super) fn device() -> *mut ibv_device {
-    static DEVICE: OnceLock<usize> = OnceLock::new();
     *DEVICE.get_or_init(|| {
         // SAFETY: all zeros is a valid device: no functions, empty names.
         let mut device: Box<ibv_device> = Box::new(unsafe { std::mem::zeroed() });

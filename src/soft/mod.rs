@@ -44,6 +44,15 @@ pub mod wire;
 
 use crate::verbs::provider::Provider;
 
+/// Whether a device context is this fabric's.
+///
+/// # Safety
+/// The context is open, of whatever fabric.
+pub(crate) unsafe fn owns(context: std::ptr::NonNull<rdma_sys::ibv_context>) -> bool {
+    // SAFETY: an open context has a device for its whole life.
+    device::is_own(unsafe { (*context.as_ptr()).device })
+}
+
 /// The fabric as a table of functions.
 pub fn provider() -> &'static Provider {
     use verbs::*;

@@ -80,7 +80,9 @@ impl<T> Shared<T> {
 
     /// The address of the value: what a C caller holds as its handle.
     pub(crate) fn as_ptr(&self) -> *const T {
-        &raw const self.inner().value
+        // SAFETY: the allocation is alive. No reference is made on the way, so that the address
+        // stays good for the whole allocation, to which `from_raw` goes back.
+        unsafe { &raw const (*self.counted.as_ptr()).value }
     }
 
     /// Gives the ownership away as an address, for a C caller to hold.

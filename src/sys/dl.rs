@@ -66,10 +66,11 @@ impl LoaderText {
 
 impl fmt::Display for LoaderText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.text.get(..self.len).unwrap_or_default();
-        match std::str::from_utf8(text) {
-            Ok("") | Err(_) => f.write_str("the loader gave no reason"),
-            Ok(text) => f.write_str(text),
+        let said = self.text.get(..self.len).unwrap_or_default();
+        // The text may have been cut inside a character.
+        match said.utf8_chunks().next() {
+            Some(text) if !text.valid().is_empty() => f.write_str(text.valid()),
+            _ => f.write_str("the loader gave no reason"),
         }
     }
 }

@@ -11,9 +11,8 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::{NonNull, null, null_mut};
 
 use rdma_sys::{
-    ibv_qp_create_send_ops_flags, ibv_qp_init_attr_ex, ibv_qp_init_attr_mask, ibv_qp_type,
-    rdma_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_conn_param, rdma_event_channel,
-    rdma_port_space,
+    ibv_qp_init_attr_ex, ibv_qp_init_attr_mask, ibv_qp_type, rdma_cm_event, rdma_cm_event_type,
+    rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_port_space,
 };
 
 use super::addr::AddressInfo;
@@ -134,8 +133,13 @@ impl CmEvent {
 
     /// The private data that came with the event; empty if there was none.
     pub(crate) fn private_data(&self) -> &[u8] {
-        // SAFETY: the events this is asked of carry connection parameters; the data is valid
-        // until the event is acknowledged.
+        use rdma_cm_event_type::{RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_ESTABLISHED};
+        let carrying = [RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_ESTABLISHED];
+        if !carrying.contains(&self.kind()) {
+            return &[];
+        }
+        // SAFETY: these events carry connection parameters; the data is valid until the event is
+        // acknowledged.
         unsafe {
             let param = &(*self.raw.as_ptr()).param.conn;
             let data = param.private_data.cast::<u8>();
@@ -146,18 +150,18 @@ impl CmEvent {
         }
     }
 
-    /// The identifier of a connect request, which becomes the caller's to destroy. To be asked
-    /// of a connect request, and once.
-    pub(crate) fn take_request(&self) -> Option<CmId> {
+    /// The identifier of a connect request, beside its event; `None` for another event.
+    pub(crate) fn take_request(self) -> Option<(CmEvent, CmId)> {
         if self.kind() != rdma_cm_event_type::RDMA_CM_EVENT_CONNECT_REQUEST {
             return None;
         }
         // SAFETY: the event is alive.
         let raw = NonNull::new(unsafe { (*self.raw.as_ptr()).id })?;
-        Some(CmId {
+        let id = CmId {
             raw,
             provider: self.provider,
-        })
+        };
+        Some((self, id))
     }
 
     /// Acknowledges the event, which frees it.
@@ -223,13 +227,7 @@ impl QueuePairAttributes<'_> {
         if native.any() {
             attr.comp_mask |= ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
         }
-        if native.flush {
-            attr.send_ops_flags |= u64::from(ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_FLUSH.0);
-        }
-        if native.atomic_write {
-            attr.send_ops_flags |=
-                u64::from(ibv_qp_create_send_ops_flags::IBV_QP_EX_WITH_ATOMIC_WRITE.0);
-        }
+        attr.send_ops_flags = native.create_flags();
         Ok(attr)
     }
 }
@@ -454,19 +452,12 @@ impl QpId {
         &self.qp
     }
 
-    /// Moves the identifier's events to a channel, or with `None` to one of its own.
-    pub(crate) fn migrate(
-        &self,
-        channel: Option<&EventChannel>,
-        function: &CStr,
-    ) -> Result<(), Error> {
+    /// Moves the identifier's events to a channel.
+    pub(crate) fn migrate(&self, channel: &EventChannel, function: &CStr) -> Result<(), Error> {
         fault::point(function, Error::Provider)?;
         // SAFETY: identifier and channel are alive.
         let result = unsafe {
-            (self.id.provider.rdma_migrate_id)(
-                self.id.raw.as_ptr(),
-                channel.map_or(null_mut(), |channel| channel.raw.as_ptr()),
-            )
+            (self.id.provider.rdma_migrate_id)(self.id.raw.as_ptr(), channel.raw.as_ptr())
         };
         check(function, "rdma_migrate_id", result)
     }

@@ -100,6 +100,7 @@ impl DeviceContext {
                 Some(result) => return result,
             }
         }
+        *attr = MaybeUninit::zeroed();
         // The plain attributes are the first member of the extended ones.
         let plain = attr.as_mut_ptr().cast::<ibv_device_attr>();
         // SAFETY: the context is open and `plain` valid for a write.

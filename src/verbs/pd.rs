@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 
 use rdma_sys::ibv_pd;
 
-use super::Released;
 use super::context::DeviceContext;
+use super::{Released, check_and_set_errno};
 use crate::error::Error;
 use crate::fault;
 use crate::log::log_error;
@@ -71,14 +71,11 @@ impl ProtectionDomain {
         }
         // SAFETY: the domain is this object's own, and the claim made this its only release.
         let result = unsafe { (self.device.provider().ibv_dealloc_pd)(self.raw.as_ptr()) };
-        if result == 0 {
-            return Ok(());
-        }
-        log_error!(function, "ibv_dealloc_pd failed: {}", errno::Text(result));
-        if others_use_it {
+        let released = check_and_set_errno(function, "ibv_dealloc_pd", result);
+        if released.is_err() && others_use_it {
             self.released.defer();
         }
-        Err(Error::Provider)
+        released
     }
 }
 

@@ -19,6 +19,7 @@ use rdma_sys::{
     rdma_cm_event_type, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_port_space,
 };
 
+use crate::log::c_string;
 use crate::sys::dl::{Library, LoaderText};
 
 /// One of the two libraries that make up the system's RDMA stack.
@@ -57,12 +58,7 @@ macro_rules! provider_table {
             fn from_libraries(verbs: Library, rdmacm: Library) -> Result<Self, LoadError> {
                 Ok(Provider { $($name: {
                     let library = match Lib::$lib { Lib::Verbs => verbs, Lib::RdmaCm => rdmacm };
-                    let name = const {
-                        match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                            Ok(name) => name,
-                            Err(_) => c"",
-                        }
-                    };
+                    let name = const { c_string(concat!(stringify!($name), "\0").as_bytes()) };
                     let symbol = library
                         .symbol(name)
                         .map_err(|said| LoadError { lib: Lib::$lib, said })?;
@@ -126,6 +122,13 @@ provider_table! {
 pub(crate) struct LoadError {
     lib: Lib,
     said: LoaderText,
+}
+
+impl LoadError {
+    /// Whether the library is there, only not as it should be.
+    pub(crate) fn is_installed(&self) -> bool {
+        self.lib.open().is_ok()
+    }
 }
 
 impl fmt::Display for LoadError {

@@ -11,9 +11,9 @@ use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::ptr::{NonNull, null_mut};
 
 use rdma_sys::{
-    IBV_FLUSH_RANGE, bind_mw_tso_union_t, ibv_qp, ibv_qp_ex, ibv_recv_wr, ibv_send_flags,
-    ibv_send_wr, ibv_sge, ibv_wr_opcode, imm_data_invalidated_rkey_union_t, qp_type_t, rdma_t,
-    tso_t, wr_t, xrc_t,
+    IBV_FLUSH_RANGE, bind_mw_tso_union_t, ibv_qp, ibv_qp_create_send_ops_flags, ibv_qp_ex,
+    ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode,
+    imm_data_invalidated_rkey_union_t, qp_type_t, rdma_t, tso_t, wr_t, xrc_t,
 };
 
 use super::provider::Provider;
@@ -36,6 +36,19 @@ pub(crate) struct NativeOps {
 impl NativeOps {
     pub(crate) fn any(self) -> bool {
         self.flush || self.atomic_write
+    }
+
+    /// The flags that ask for these abilities when a queue pair is created.
+    pub(super) fn create_flags(self) -> u64 {
+        use ibv_qp_create_send_ops_flags as Flags;
+        let mut flags = 0;
+        if self.flush {
+            flags |= u64::from(Flags::IBV_QP_EX_WITH_FLUSH.0);
+        }
+        if self.atomic_write {
+            flags |= u64::from(Flags::IBV_QP_EX_WITH_ATOMIC_WRITE.0);
+        }
+        flags
     }
 }
 
@@ -267,7 +280,15 @@ impl QueuePair {
         unsafe { (*self.raw.as_ptr()).qp_num }
     }
 
+    /// Whether it can write atomically natively.
+    pub(super) fn can_write_atomically(&self) -> bool {
+        self.native
+            .as_ref()
+            .is_some_and(|n| n.atomic_write.is_some())
+    }
+
     /// Whether it can flush natively.
+    #[inline(always)]
     pub(crate) fn can_flush(&self) -> bool {
         self.native.as_ref().is_some_and(|n| n.flush.is_some())
     }
