@@ -132,7 +132,7 @@ pub(super) fn attributes() -> ibv_device_attr {
         *to = from as _;
     }
     attr.max_mr_size = u64::MAX;
-    attr.page_size_cap = u64::MAX & !(super::mem::page_size() - 1);
+    attr.page_size_cap = !(super::mem::page_size() - 1);
     attr.max_qp = MANY;
     attr.max_qp_wr = MAX_WR as c_int;
     attr.max_sge = SGE_MAX as c_int;

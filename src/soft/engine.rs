@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use once_cell::sync::OnceCell;
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, read, write};
 
@@ -77,6 +77,8 @@ pub(super) struct Engine {
     kicks: Lock<Vec<Arc<dyn Source>>>,
     /// Held by a polling thread, so that one at a time looks for events.
     polling: Lock<()>,
+    /// How often polling threads have looked.
+    polls: AtomicU64,
 }
 
 static ENGINE: OnceCell<Engine> = OnceCell::new();
@@ -85,6 +87,13 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 /// Token of the descriptor that wakes the engine's thread.
 const WAKE: u64 = u64::MAX;
 const EVENTS: usize = 64;
+/// How long the engine looks for more before it sleeps.
+const SPIN: Duration = Duration::from_micros(50);
+/// How long it leaves the sockets to a polling thread before it looks whether that still polls.
+const LEASE_MIN: Duration = Duration::from_micros(50);
+const LEASE_MAX: Duration = Duration::from_millis(1);
+/// A thread that looks less often than this does not count as polling.
+const POLL_PERIOD_MICROS: u64 = 10;
 
 /// The engine, started if it is not running yet.
 pub(super) fn engine() -> Result<&'static Engine, Errno> {
@@ -113,6 +122,7 @@ impl Engine {
             timers: Lock::default(),
             kicks: Lock::default(),
             polling: Lock::new(()),
+            polls: AtomicU64::new(0),
         };
         epoll::add(
             &engine.epoll,
@@ -255,32 +265,84 @@ impl Engine {
 
     /// Handles what is ready without waiting. For threads that poll.
     pub(super) fn poll(&self) {
+        self.polls.fetch_add(1, Ordering::Relaxed);
         if let Some(_guard) = self.polling.try_lock() {
             self.dispatch(Some(Timespec::default()), false);
         }
     }
 
     fn run(&self) {
+        let mut spin_until = Instant::now();
+        let mut polls = 0;
         loop {
             let timeout = self.run_timers();
-            self.dispatch(timeout, true);
-            let kicks = std::mem::take(&mut *self.kicks.lock());
-            for source in kicks {
-                source.kicked();
+            self.run_kicks();
+            let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
+            if polls.wrapping_sub(before) > 1 {
+                self.stand_down(polls);
+                continue;
+            }
+            let now = Instant::now();
+            let timeout = if now < spin_until {
+                Some(Timespec::default())
+            } else {
+                timeout
+            };
+            if self.dispatch(timeout, true) {
+                // More may come right after: looking for a moment is cheaper than sleeping.
+                spin_until = Instant::now() + SPIN;
             }
         }
     }
 
-    fn dispatch(&self, timeout: Option<Timespec>, wait: bool) {
+    /// Leaves the sockets to a thread that polls, for as long as it does. Otherwise both would
+    /// wake up for everything.
+    fn stand_down(&self, mut polls: u64) {
+        let mut lease = LEASE_MIN;
+        loop {
+            let mut fds = [PollFd::new(&self.wake, PollFlags::IN)];
+            let timeout = Timespec {
+                tv_sec: 0,
+                tv_nsec: i64::from(lease.subsec_nanos()),
+            };
+            if poll(&mut fds, Some(&timeout)) != Ok(0) {
+                let _ = read(&self.wake, &mut [0; 8]);
+                return;
+            }
+            let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
+            let wanted = lease.as_micros() as u64 / POLL_PERIOD_MICROS;
+            if polls.wrapping_sub(before) < wanted || self.is_timer_due() {
+                return;
+            }
+            lease = (lease * 2).min(LEASE_MAX);
+        }
+    }
+
+    fn is_timer_due(&self) -> bool {
+        let timers = self.timers.lock();
+        let first = timers.first_key_value();
+        first.is_some_and(|(key, _)| key.at <= Instant::now())
+    }
+
+    fn run_kicks(&self) {
+        let kicks = std::mem::take(&mut *self.kicks.lock());
+        for source in kicks {
+            source.kicked();
+        }
+    }
+
+    /// Waits for events and handles them. Returns whether a socket was ready.
+    fn dispatch(&self, timeout: Option<Timespec>, wait: bool) -> bool {
         let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
         let ready = match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
             Ok((ready, _)) => ready,
-            Err(Errno::INTR) => return,
+            Err(Errno::INTR) => return false,
             Err(e) => {
                 diag::warn(format_args!("waiting for sockets failed: {e}"));
-                return;
+                return false;
             }
         };
+        let mut handled = false;
         for event in ready {
             let token = { event.data }.u64();
             if token == WAKE {
@@ -293,6 +355,7 @@ impl Engine {
             let flags = { event.flags };
             let gone = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
             if let Some(source) = self.find(token) {
+                handled = true;
                 source.ready(
                     Readiness {
                         readable: gone || flags.contains(epoll::EventFlags::IN),
@@ -302,6 +365,7 @@ impl Engine {
                 );
             }
         }
+        handled
     }
 
     /// Runs what is due; returns how long until the next.

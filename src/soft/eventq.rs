@@ -81,21 +81,19 @@ impl<T> EventQueue<T> {
     fn uncount(&self) {
         let mut count = [0; 8];
         let mut bufs = [IoSliceMut::new(&mut count)];
-        match preadv2(&self.fd, &mut bufs, u64::MAX, ReadWriteFlags::NOWAIT) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                // An old kernel: look first. A reader that gets in between makes us wait until
-                // the next event, and then takes that one's place.
-                let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
-                let now = Timespec {
-                    tv_sec: 0,
-                    tv_nsec: 0,
-                };
-                if poll(&mut fds, Some(&now)) == Ok(1) {
-                    let _ = read(self.fd.as_fd(), &mut count);
-                }
+        // Taken; or a reader was faster, and will find the item gone; or an old kernel.
+        let taken = preadv2(&self.fd, &mut bufs, u64::MAX, ReadWriteFlags::NOWAIT);
+        if matches!(taken, Err(Errno::OPNOTSUPP | Errno::NOSYS)) {
+            // Look first. A reader that gets in between makes us wait until the next event, and
+            // then takes that one's place.
+            let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+            let now = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            if poll(&mut fds, Some(&now)) == Ok(1) {
+                let _ = read(self.fd.as_fd(), &mut count);
             }
-            // Either taken, or a reader was faster and will find the item gone.
-            _ => {}
         }
     }
 }

@@ -30,9 +30,9 @@ use super::responder::{Inbound, ReadJob, Replies, Verdict};
 use super::wire::{self, HEADER_LEN, Header, Kind, NakCode};
 
 /// Frames that are prepared for one call of the carrier.
-const OUT_MAX: usize = 32;
+const OUT_MAX: usize = 64;
 /// Parts of a gather or scatter list.
-const IOV_MAX: usize = 128;
+const IOV_MAX: usize = 192;
 /// Largest scatter/gather list of a work request.
 pub(super) const SGE_MAX: usize = 32;
 /// Rounds of receiving before other connections get their turn.
@@ -211,11 +211,10 @@ impl Tx {
             }
             // An acknowledgment comes before anything that the program posts after it has seen
             // what is acknowledged. Data that were asked for share the stream with requests.
-            let pushed = if std::mem::take(&mut self.requests_next) {
-                self.fill_request(error) || self.fill_reply()
-            } else {
-                self.fill_reply() || self.fill_request(error)
-            };
+            let request_first = std::mem::take(&mut self.requests_next);
+            let pushed = (request_first && self.fill_request(error))
+                || self.fill_reply()
+                || self.fill_request(error);
             if !pushed {
                 return;
             }
@@ -1054,7 +1053,9 @@ impl Qp {
             }
             Kind::Read => return self.execute_read(rx, &header),
             Kind::AtomicWrite => {
-                let region = (header.addr % 8 == 0)
+                let region = header
+                    .addr
+                    .is_multiple_of(8)
                     .then(|| self.remote_region(header.rkey, header.addr, 8, access::REMOTE_WRITE));
                 let code = match region {
                     None => Some(NakCode::InvalidRequest),

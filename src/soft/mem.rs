@@ -25,32 +25,45 @@ pub(super) const SCRATCH_LEN: usize = 16 * 1024;
 
 /// A receive buffer whose contents the kernel can copy into the program's memory.
 ///
-/// Its pages belong to a memory file. Reading that file at an offset makes the kernel copy from
-/// the buffer and check the destination, at a fraction of the price of `process_vm_writev`.
+/// Its pages belong to a memory file, one for all buffers. Reading that file at an offset makes
+/// the kernel copy from the buffer and check the destination, at a fraction of the price of
+/// `process_vm_writev`.
 pub(super) struct Scratch {
     base: *mut u8,
-    file: Option<OwnedFd>,
+    /// The file, if the system has such, and where in it the buffer is.
+    file: Option<(&'static OwnedFd, u64)>,
 }
 
 // SAFETY: the mapping belongs to this object alone, and any thread may use it.
 unsafe impl Send for Scratch {}
 
+/// A place for a new buffer in the common file.
+fn place_in_file() -> Option<(&'static OwnedFd, u64)> {
+    static FILE: OnceLock<Option<OwnedFd>> = OnceLock::new();
+    static USED: Lock<u64> = Lock::new(0);
+    let file = FILE
+        .get_or_init(|| memfd_create("rpma-soft", MemfdFlags::CLOEXEC).ok())
+        .as_ref()?;
+    let mut used = USED.lock();
+    let offset = *used;
+    ftruncate(file, offset + SCRATCH_LEN as u64).ok()?;
+    *used = offset + SCRATCH_LEN as u64;
+    Some((file, offset))
+}
+
 impl Scratch {
-    fn new() -> Option<Self> {
-        let file = memfd_create("rpma-soft", MemfdFlags::CLOEXEC)
-            .ok()
-            .filter(|file| ftruncate(file, SCRATCH_LEN as u64).is_ok());
+    fn new(file: Option<(&'static OwnedFd, u64)>) -> Option<Self> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        let base = match &file {
+        let base = match file {
             // SAFETY: a new mapping at an address that the kernel chooses affects nothing else.
-            Some(file) => unsafe {
+            Some((file, offset)) => unsafe {
                 mmap(
                     std::ptr::null_mut(),
                     SCRATCH_LEN,
                     prot,
                     MapFlags::SHARED,
                     file,
-                    0,
+                    offset,
                 )
             },
             // SAFETY: as above.
@@ -90,12 +103,12 @@ impl Scratch {
             let n = match &self.file {
                 // SAFETY: the kernel checks the destination; that the range is registered and
                 // in use by the caller makes it the program's to be written.
-                Some(file) => unsafe {
+                Some((file, start)) => unsafe {
                     libc::pread(
                         file.as_raw_fd(),
                         (addr as usize + done) as *mut libc::c_void,
                         len - done,
-                        (offset + done) as libc::off_t,
+                        (*start as usize + offset + done) as libc::off_t,
                     )
                 },
                 None => {
@@ -138,7 +151,9 @@ impl Borrowed {
     /// `None` if the system is out of memory or descriptors.
     pub(super) fn take() -> Option<Self> {
         let spare = POOL.lock().pop();
-        spare.or_else(Scratch::new).map(|s| Borrowed(Some(s)))
+        spare
+            .or_else(|| Scratch::new(place_in_file()))
+            .map(|s| Borrowed(Some(s)))
     }
 
     pub(super) fn get(&mut self) -> Option<&mut Scratch> {
@@ -240,7 +255,7 @@ pub(super) fn is_readable(addr: u64, len: u64) -> bool {
 /// A program that unmaps the page between the look and the store dies as it would if it stored
 /// there itself; deregistering first is safe, because the caller holds the region's use.
 pub(super) fn store_atomic(addr: u64, value: u64) -> Result<(), Fault> {
-    if addr % 8 != 0 || !is_mapped(addr, 8) {
+    if !addr.is_multiple_of(8) || !is_mapped(addr, 8) {
         return Err(Fault);
     }
     // SAFETY: aligned and mapped as checked; registered for remote writing, so shared with the
@@ -281,10 +296,9 @@ mod tests {
     #[test]
     fn copies_and_reports_faults() {
         for file in [true, false] {
-            let mut scratch = Scratch::new().unwrap();
-            if !file {
-                scratch.file = None;
-            }
+            let place = if file { place_in_file() } else { None };
+            assert_eq!(place.is_some(), file);
+            let mut scratch = Scratch::new(place).unwrap();
             let iov = scratch.iovec();
             for i in 0..iov.iov_len {
                 // SAFETY: inside the buffer.

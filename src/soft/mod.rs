@@ -37,6 +37,8 @@ mod recvq;
 mod requester;
 mod responder;
 mod sync;
+#[cfg(test)]
+mod tests;
 pub mod verbs;
 pub mod wire;
 

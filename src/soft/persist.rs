@@ -63,10 +63,12 @@ impl Extents {
                 } else if extent.start >= to {
                     break;
                 }
-            } else if inside && line.starts_with("VmFlags:") && line.contains(" sf") {
-                if let Some(last) = parts.last_mut() {
-                    last.backing = Backing::Direct;
-                }
+            } else if inside
+                && line.starts_with("VmFlags:")
+                && line.contains(" sf")
+                && let Some(last) = parts.last_mut()
+            {
+                last.backing = Backing::Direct;
             }
         }
         Extents {

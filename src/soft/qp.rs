@@ -155,7 +155,11 @@ impl Qp {
     pub fn batch(&self) -> Result<Batch<'_>, PostError> {
         let tx = self.tx.lock();
         match self.state() {
-            state::READY | state::ERROR => Ok(Batch { qp: self, tx }),
+            state::READY | state::ERROR => Ok(Batch {
+                qp: self,
+                tx,
+                prompt: false,
+            }),
             _ => Err(PostError::Invalid),
         }
     }
@@ -296,10 +300,15 @@ impl Qp {
     }
 }
 
+/// Payload up to this length counts as small.
+const SMALL: u64 = 1024;
+
 /// Requests that are posted together. Sends them when it goes.
 pub struct Batch<'a> {
     qp: &'a Qp,
     tx: std::sync::MutexGuard<'a, Tx>,
+    /// Somebody waits for one of them.
+    prompt: bool,
 }
 
 impl Batch<'_> {
@@ -321,12 +330,18 @@ impl Batch<'_> {
             });
             return Ok(());
         }
-        self.tx.requester.post(request, data)
+        let len = self.tx.requester.post(request, data)?;
+        // A small write that nobody is told of can go together with what comes next.
+        self.prompt |= request.signaled || request.kind != Kind::Write || len > SMALL;
+        Ok(())
     }
 }
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
+        if !self.prompt && self.qp.state() == state::READY && self.tx.requester.may_wait() {
+            return;
+        }
         self.qp.pump_and_kick(&mut self.tx);
     }
 }

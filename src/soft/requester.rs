@@ -120,6 +120,9 @@ pub(super) enum Source {
     Inline(*const u8, usize),
 }
 
+/// Requests that may wait for each other before they are sent.
+const WAITING_MAX: u64 = 32;
+
 pub(super) struct Requester {
     wqes: Vec<Wqe>,
     /// Scatter/gather lists, `max_sge` for each slot.
@@ -206,8 +209,16 @@ impl Requester {
         self.capacity - (self.tail - self.head)
     }
 
+    /// Whether the newest requests may wait until more is to be sent: an acknowledgment that will
+    /// have them sent is due in any case, and they are few.
+    pub(super) fn may_wait(&self) -> bool {
+        self.head < self.sent && self.tail - self.cursor < WAITING_MAX && !self.paused
+    }
+
     /// Appends a request.
-    pub(super) fn post<I>(&mut self, request: Request, data: Data<'_, I>) -> Result<(), PostError>
+    ///
+    /// Returns the length of its payload or answer.
+    pub(super) fn post<I>(&mut self, request: Request, data: Data<'_, I>) -> Result<u64, PostError>
     where
         I: ExactSizeIterator<Item = Sge>,
     {
@@ -261,7 +272,7 @@ impl Requester {
             None => self.wqes.push(wqe),
         }
         self.tail += 1;
-        Ok(())
+        Ok(wqe.len)
     }
 
     /// The next frame, if one may be sent now.
@@ -607,7 +618,7 @@ mod tests {
         for id in 0..3 {
             let mut request = write(id);
             request.signaled = id != 1;
-            assert_eq!(r.post(request, data(10)), Ok(()));
+            assert_eq!(r.post(request, data(10)), Ok(10));
         }
         assert_eq!(r.post(write(9), data(10)), Err(PostError::Full));
         assert_eq!(seqs(&send_all(&mut r)), [0, 1, 2]);
@@ -752,7 +763,7 @@ mod tests {
         let none: Data<'_, std::array::IntoIter<Sge, 0>> = Data::Inline(&[b"123456789"]);
         assert_eq!(r.post(write(1), none), Err(PostError::Invalid));
         let two: Data<'_, std::array::IntoIter<Sge, 0>> = Data::Inline(&[b"1234", b"5678"]);
-        assert_eq!(r.post(write(1), two), Ok(()));
+        assert_eq!(r.post(write(1), two), Ok(8));
         let mut bytes = Vec::new();
         r.pieces(0, 2, 5, |source| {
             if let Source::Inline(at, len) = source {

@@ -137,12 +137,16 @@ pub const FLUSH_WHOLE_REGION: u8 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum NakCode {
+    /// The request does not fit, or is not one that the target takes.
     InvalidRequest = 1,
+    /// The key, the range or the rights are not good for it.
     RemoteAccess = 2,
+    /// The target could not do it.
     RemoteOperation = 3,
 }
 
 impl NakCode {
+    /// The code with this number.
     pub fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => NakCode::InvalidRequest,
@@ -156,14 +160,23 @@ impl NakCode {
 /// Why bytes were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadFrame {
+    /// No frame or greeting has this kind.
     UnknownKind(u8),
+    /// Flags that its kind does not have, or lacks.
     UnknownFlags(u8),
+    /// A code that its kind does not have.
     UnknownCode(u8),
+    /// A field that must be zero is not.
     Reserved,
+    /// Lengths that contradict each other or a limit.
     Length,
+    /// The greeting is of another protocol.
     Magic,
+    /// The greeting is of another version.
     Version(u16),
+    /// More private data than its kind of greeting carries.
     PrivateData(u8),
+    /// A longer extension than a greeting may have.
     Extension(u16),
 }
 
@@ -186,10 +199,13 @@ impl std::fmt::Display for BadFrame {
 /// Header of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// What it is.
     pub kind: Kind,
+    /// `FLAG_` bits.
     pub flags: u8,
     /// Failure code of a NAK, placement bits of a flush, else 0.
     pub code: u8,
+    /// Number of the request.
     pub seq: u32,
     /// Start of the remote range, the same in all segments of a message.
     pub addr: u64,
@@ -197,6 +213,7 @@ pub struct Header {
     pub len: u32,
     /// Bytes of the whole message.
     pub total: u32,
+    /// Key of the remote region.
     pub rkey: u32,
     /// Immediate data as the program supplied it.
     pub imm: [u8; 4],
@@ -227,10 +244,12 @@ impl Header {
         }
     }
 
+    /// Whether it begins a message.
     pub fn is_first(&self) -> bool {
         self.flags & FLAG_FIRST != 0
     }
 
+    /// Whether it ends a message.
     pub fn is_last(&self) -> bool {
         self.flags & FLAG_LAST != 0
     }
@@ -246,6 +265,7 @@ impl Header {
         self.total = (value >> 32) as u32;
     }
 
+    /// The header's bytes.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut writer = Writer::new();
         writer.put(&[self.kind as u8, self.flags, self.code, 0]);
@@ -358,6 +378,7 @@ impl PrivateData {
         Some(this)
     }
 
+    /// The data.
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
@@ -379,8 +400,11 @@ impl PartialEq for PrivateData {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum GreetingKind {
+    /// The active side wants a connection.
     Request = 1,
+    /// The passive side's program accepts.
     Reply = 2,
+    /// It does not.
     Reject = 3,
     /// The request has arrived, and the program will decide about it.
     Received = 4,
@@ -414,20 +438,28 @@ pub struct Params {
     pub responder_resources: u8,
     /// Reads and atomics that the sender wants to issue at a time.
     pub initiator_depth: u8,
+    /// Not used; the other side's program can see it.
     pub flow_control: u8,
+    /// How often a request that the network loses is sent again.
     pub retry_count: u8,
+    /// How often a request that finds no receive is sent again; 7 is for ever.
     pub rnr_retry_count: u8,
+    /// Whether the sender receives from a shared queue.
     pub srq: u8,
+    /// Number of the sender's queue pair.
     pub qp_num: u32,
 }
 
 /// The first message of each direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Greeting {
+    /// What it is.
     pub kind: GreetingKind,
+    /// The sender's parameters.
     pub params: Params,
     /// Reason of a reject, else 0.
     pub reason: u16,
+    /// The program's own data.
     pub private: PrivateData,
 }
 

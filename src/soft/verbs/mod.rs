@@ -11,8 +11,9 @@
 //! As with the libraries that these functions stand in for, pointers must be valid objects of
 //! the right kind; that is the safety requirement of every function here.
 
-// The functions are documented by the manual pages of the libraries that they stand in for.
-#![allow(missing_docs)]
+// The functions are documented by the manual pages of the libraries that they stand in for, and
+// the safety requirement is the one above.
+#![allow(missing_docs, clippy::missing_safety_doc)]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
