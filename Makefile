@@ -96,8 +96,9 @@ check-rdma: all ## the C tests and the programs in EXAMPLES, in a guest with sof
 	TIMEOUT=$(TIMEOUT) c-tests/rxe/check --kernels "$(KERNELS)" $(if $(EXAMPLES),--examples "$(EXAMPLES)")
 
 check-original: ## the C tests against the original library, in the guest: are the tests right?
-	@$(DEPS) check rdma
-	TIMEOUT=$(TIMEOUT) c-tests/rxe/check --kernels "$(KERNELS)" --original
+	@$(DEPS) check rdma $(if $(EXAMPLES),examples)
+	TIMEOUT=$(TIMEOUT) c-tests/rxe/check --kernels "$(KERNELS)" --original \
+		$(if $(EXAMPLES),--examples "$(EXAMPLES)")
 
 conformance: check-deps all ## every call against the original's, also when the provider fails
 	$(RUN) c-tests/conformance/run $(SO)
