@@ -606,6 +606,7 @@ impl Id {
             bind(&socket, &source)?;
         }
         sockopt::set_tcp_nodelay(&socket, true)?;
+        Tcp::watch_for_silence(&socket);
         let result = connect(&socket, &destination);
         if result == Err(Errno::INPROGRESS) {
             let this = self.this.upgrade().ok_or(Errno::INVAL)?;
@@ -843,6 +844,7 @@ impl Id {
                 Err(_) => continue,
             };
             let _ = sockopt::set_tcp_nodelay(&socket, true);
+            Tcp::watch_for_silence(&socket);
             let oldest = if state.greetings.len() >= greetings_max() {
                 state.greetings.pop_front()
             } else {
@@ -867,7 +869,13 @@ impl Id {
             && let (Some(bound), Some(this), Ok(engine)) =
                 (&state.bound, self.this.upgrade(), engine())
         {
-            state.token = engine.watch(bound, this, false).ok();
+            let timer = Arc::downgrade(&(Arc::clone(&this) as Arc<dyn Source>));
+            match engine.watch(bound, this, false) {
+                Ok(token) => state.token = Some(token),
+                Err(_) => {
+                    engine.after(ACCEPT_PAUSE, timer, TIMER_ACCEPT);
+                }
+            }
         }
     }
 

@@ -219,10 +219,26 @@ fn touch(addr: u64, for_writing: bool) -> Option<bool> {
         return Some(true);
     }
     // EINVAL means that the protection forbids the access, or that the kernel does not know the
-    // advice; then it fails on our own data, too.
+    // advice.
+    let number = errno();
+    (number != libc::EINVAL || knows_populate()).then_some(false)
+}
+
+/// Whether the kernel knows how to populate: it must succeed on our own data.
+pub(super) fn knows_populate() -> bool {
+    const MADV_POPULATE_READ: libc::c_int = 22;
     static KNOWN: OnceLock<bool> = OnceLock::new();
-    let known = *KNOWN.get_or_init(|| populate((&raw const KNOWN) as u64, MADV_POPULATE_READ));
-    (known || errno() != libc::EINVAL).then_some(false)
+    *KNOWN.get_or_init(|| {
+        let page = (&raw const KNOWN) as u64 & !(page_size() - 1);
+        // SAFETY: as in `touch`.
+        unsafe {
+            libc::madvise(
+                page as *mut libc::c_void,
+                page_size() as usize,
+                MADV_POPULATE_READ,
+            ) == 0
+        }
+    })
 }
 
 /// As [`touch`] for writing, by a way that every kernel knows: an atomic addition of nothing.
