@@ -339,7 +339,9 @@ violations_client(struct side *side)
 			OK(rpma_read(conn, mr, v->offset_here, remote, v->offset, v->len, RPMA_F_COMPLETION_ON_ERROR,
 				ID(100 + i)));
 		next_wc(cq_of(conn), &wc);
-		if (wc.status != v->status)
+		/* Newer kernels' soft-RoCE may forget the reason of a local error when it flushes the queue. */
+		if (wc.status != v->status && !(v->status == IBV_WC_LOC_PROT_ERR && wc.status == IBV_WC_WR_FLUSH_ERR &&
+				on_rxe(side->addr)))
 			check_fail("%s: status %d (%s), not %d (%s)", v->what, wc.status, ibv_wc_status_str(wc.status),
 				v->status, ibv_wc_status_str(v->status));
 		CHECK_INT(wc.wr_id, 100 + i);

@@ -19,6 +19,34 @@ struct ball {
 	uint64_t round, sum;
 };
 
+/*
+ * Takes two completions, one of a sent message (2) and one of a received one (1). They come in either order: the other side
+ * may have answered before this side learns that its message has arrived.
+ */
+static void
+sent_and_received(struct ends *e)
+{
+	bool sent = false, received = false;
+
+	while (!sent || !received) {
+		struct ibv_wc wc;
+
+		next_wc(e->cq, &wc);
+		CHECK_INT(wc.status, IBV_WC_SUCCESS);
+		if (wc.wr_id == 1) {
+			CHECK(!received);
+			CHECK_INT(wc.opcode, IBV_WC_RECV);
+			CHECK_INT(wc.byte_len, sizeof(struct ball));
+			received = true;
+		} else {
+			CHECK_INT(wc.wr_id, 2);
+			CHECK(!sent);
+			CHECK_INT(wc.opcode, IBV_WC_SEND);
+			sent = true;
+		}
+	}
+}
+
 /* Adds something of its own, so that neither side can pass without the other's work. */
 static void
 ping_pong_server(struct side *side)
@@ -33,14 +61,17 @@ ping_pong_server(struct side *side)
 	OK(rpma_recv(e.conn, mr, 0, sizeof(struct ball), ID(1)));
 	say(side, 0, "ready");
 	for (uint64_t i = 0; i < rounds; i++) {
-		expect_done(e.cq, e.conn, IBV_WC_RECV, 1, sizeof(struct ball));
+		if (i == 0)
+			expect_done(e.cq, e.conn, IBV_WC_RECV, 1, sizeof(struct ball));
+		else
+			sent_and_received(&e);
 		CHECK_INT(balls[0].round, i);
 		balls[1].round = i;
 		balls[1].sum = balls[0].sum + 2 * i + 1;
 		OK(rpma_recv(e.conn, mr, 0, sizeof(struct ball), ID(1)));
 		OK(rpma_send(e.conn, mr, sizeof(struct ball), sizeof(struct ball), RPMA_F_COMPLETION_ALWAYS, ID(2)));
-		expect_done(e.cq, e.conn, IBV_WC_SEND, 2, 0);
 	}
+	expect_done(e.cq, e.conn, IBV_WC_SEND, 2, 0);
 	expect_event(e.conn, RPMA_CONN_CLOSED);
 	/* The buffer that no message came for is given back when this side parts as well. */
 	OK(rpma_conn_disconnect(e.conn));
@@ -63,30 +94,11 @@ ping_pong_client(struct side *side)
 	mr = registered(e.peer, balls, PAGE, RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV);
 	hear(side, 0, "ready");
 	for (uint64_t i = 0; i < rounds; i++) {
-		bool sent = false, received = false;
-
 		OK(rpma_recv(e.conn, mr, 0, sizeof(struct ball), ID(1)));
 		balls[1].round = i;
 		balls[1].sum = sum;
 		OK(rpma_send(e.conn, mr, sizeof(struct ball), sizeof(struct ball), RPMA_F_COMPLETION_ALWAYS, ID(2)));
-		/* The answer may be there before the word that the question has been sent. */
-		while (!sent || !received) {
-			struct ibv_wc wc;
-
-			next_wc(e.cq, &wc);
-			CHECK_INT(wc.status, IBV_WC_SUCCESS);
-			if (wc.wr_id == 1) {
-				CHECK(!received);
-				CHECK_INT(wc.opcode, IBV_WC_RECV);
-				CHECK_INT(wc.byte_len, sizeof(struct ball));
-				received = true;
-			} else {
-				CHECK(!sent);
-				CHECK_INT(wc.wr_id, 2);
-				CHECK_INT(wc.opcode, IBV_WC_SEND);
-				sent = true;
-			}
-		}
+		sent_and_received(&e);
 		CHECK_INT(balls[0].round, i);
 		sum += 2 * i + 1;
 		CHECK_INT(balls[0].sum, sum);
