@@ -60,7 +60,7 @@ demo: demo-deps all ## a log replicator: what it acknowledges is there, also aft
 demo-deps:
 	@$(DEPS) demo
 
-check: check-deps lint check-rust check-abi check-c $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
+check: check-deps lint check-rust check-abi check-c check-net-quick check-abuse $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
 
 check-deps:
 	@$(DEPS) check $(if $(EXAMPLES),examples)
@@ -77,6 +77,15 @@ check-abi: check-deps all ## symbols, header and installation
 check-c: check-deps all ## the C tests, on the software fabric
 	RPMA_FABRIC=soft $(RUN) c-tests/run
 
+check-net: check-deps all ## two hosts (network namespaces), also when the link between them is bad or gone
+	$(RUN) c-tests/net/run
+
+check-net-quick: check-deps all
+	$(RUN) c-tests/net/run --quick
+
+check-abuse: check-deps all ## hostile peers, crowds of connections, threads and forks
+	$(RUN) c-tests/abuse/run
+
 check-examples: check-deps all ## the programs in EXAMPLES, on the software fabric
 	@test -n "$(EXAMPLES)" || { echo "say which: make $@ EXAMPLES=DIR" >&2; exit 2; }
 	$(DEPS) examples
@@ -87,11 +96,12 @@ check-rdma: all ## the C tests and the programs in EXAMPLES, in a guest with sof
 	TIMEOUT=$(TIMEOUT) c-tests/rxe/check --kernels "$(KERNELS)" $(if $(EXAMPLES),--examples "$(EXAMPLES)")
 
 check-original: ## the C tests against the original library, in the guest: are the tests right?
-	@$(DEPS) check rdma
-	TIMEOUT=$(TIMEOUT) c-tests/rxe/check --kernels "$(KERNELS)" --original
+	@$(DEPS) check rdma $(if $(EXAMPLES),examples)
+	TIMEOUT=$(TIMEOUT) c-tests/rxe/check --kernels "$(KERNELS)" --original \
+		$(if $(EXAMPLES),--examples "$(EXAMPLES)")
 
 conformance: check-deps all ## every call against the original's, also when the provider fails
-	$(RUN) c-tests/conformance/run
+	$(RUN) c-tests/conformance/run $(SO)
 
 header: ## write include/librpma.h from the Rust sources
 	@$(DEPS) build
@@ -120,5 +130,5 @@ uninstall: ## remove what install put down
 clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
-.PHONY: help all deps demo demo-deps check check-deps lint check-rust check-abi check-c check-examples check-rdma \
+.PHONY: help all deps demo demo-deps check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-examples check-rdma \
 	check-original conformance header install uninstall clean

@@ -330,7 +330,7 @@ raise_limit(void)
 static void
 many_connections_server(struct side *side)
 {
-	unsigned n = connections(), from[CONNECTIONS_MAX] = {0};
+	unsigned n = connections(), from[CONNECTIONS_MAX] = {0}, filled[CONNECTIONS_MAX] = {0};
 	struct rpma_peer *peer = peer_on(side->addr);
 	uint32_t *mem = memory(CONNECTIONS_MAX * 4, 0xee);
 	struct rpma_mr_local *mr = registered(peer, mem, CONNECTIONS_MAX * 4, RPMA_MR_USAGE_RECV);
@@ -349,7 +349,7 @@ many_connections_server(struct side *side)
 	for (unsigned i = 0; i < n; i++)
 		conn[i] = accept_one(ep, cfg, NULL, 0);
 	say(side, 0, "all there");
-	/* One message of each, in whichever order; the completion tells whose it is. */
+	/* One message of each, in whichever order; the completion tells whose it is and where. */
 	for (unsigned i = 0; i < n; i++) {
 		struct ibv_wc wc;
 		unsigned who = 0;
@@ -357,11 +357,12 @@ many_connections_server(struct side *side)
 		next_wc(rcq, &wc);
 		CHECK_INT(wc.status, IBV_WC_SUCCESS);
 		CHECK_INT(wc.byte_len, 4);
-		CHECK_INT(wc.wr_id, i);
+		CHECK(wc.wr_id < n);
+		CHECK_INT(filled[wc.wr_id]++, 0);
 		while (who < n && qp_num_of(conn[who]) != wc.qp_num)
 			who++;
 		CHECK(who < n);
-		CHECK_INT(mem[i], 1000 + who);
+		CHECK_INT(mem[wc.wr_id], 1000 + who);
 		CHECK_INT(from[who]++, 0);
 	}
 	expect_no_wc(rcq);

@@ -80,6 +80,15 @@ check_skip(const char *fmt, ...)
 }
 
 void
+skip_under_memcheck(void)
+{
+	const char *value = getenv("RPMA_TEST_MEMCHECK");
+
+	if (value != NULL && strcmp(value, "1") == 0)
+		check_skip("memcheck takes the checks on memory that is gone for errors");
+}
+
+void
 check_info(const char *fmt, ...)
 {
 	va_list ap;

@@ -39,6 +39,12 @@ void check_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noret
 /* Ends the process: this test cannot be run here, for the given reason. */
 void check_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
+/*
+ * Ends the process in the same way under memcheck (RPMA_TEST_MEMCHECK=1): for tests on memory that is gone, where it would
+ * report the very system calls that find this out.
+ */
+void skip_under_memcheck(void);
+
 /* A figure or fact for whoever reads the log. */
 void check_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

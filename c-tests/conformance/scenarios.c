@@ -14,6 +14,7 @@ const struct scenario scenarios[] = {
 	{"context", context, context_variants},
 	{"events", events, event_variants},
 	{"endpoint", endpoint, NULL},
+	{"outlives", outlives, outlives_variants},
 	{"args_config", args_config, NULL},
 	{"args_peer", args_peer, NULL},
 	{"args_memory", args_memory, NULL},

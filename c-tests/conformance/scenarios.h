@@ -10,8 +10,10 @@
 
 /* scenarios_life.c */
 extern const char *const life_variants[], *const undecided_variants[], *const bad_connect_variants[],
-	*const peer_variants[], *const context_variants[], *const event_variants[];
-scenario_function life, undecided, bad_connect, nothing_to_delete, peer, context, events, endpoint;
+	*const peer_variants[], *const context_variants[], *const event_variants[],
+	*const outlives_variants[];
+scenario_function life, undecided, bad_connect, nothing_to_delete, peer, context, events, endpoint,
+	outlives;
 
 /* scenarios_args.c */
 scenario_function args_config, args_peer, args_memory, args_request, args_connection, args_operations,

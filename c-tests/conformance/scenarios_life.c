@@ -261,3 +261,32 @@ endpoint(const char *variant)
 	}
 	fixture_down(&f);
 }
+
+/* A request outlives the endpoint it was taken from, and is decided then. */
+const char *const outlives_variants[] = {"delete", "connect", "connect+shared+rcq", "two", NULL};
+
+void
+outlives(const char *variant)
+{
+	struct fixture f = FIXTURE_INIT;
+	struct rpma_conn_req *other = UNTOUCHED;
+	fixture_peer(&f);
+	fixture_cfg(&f, variant);
+	fixture_request(&f, has(variant, "shared") ? "passive+pdata" : "passive");
+	if (has(variant, "two") && given(f.ep)) {
+		script_push_cm_event(RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, 0);
+		API(rpma_ep_next_conn_req(f.ep, NULL, &other));
+		say_pointer("other", other);
+	}
+	if (given(f.ep)) {
+		API(rpma_ep_shutdown(&f.ep));
+		say_pointer("ep", f.ep);
+	}
+	if (!has(variant, "delete"))
+		fixture_connection(&f, variant);
+	if (given(other)) {
+		API(rpma_conn_req_delete(&other));
+		say_pointer("other", other);
+	}
+	fixture_down(&f);
+}

@@ -169,6 +169,24 @@ script_load(const char *text)
 }
 
 struct script_verdict
+script_judge_nth(const char *function, int nth)
+{
+	struct script_verdict none = {0, 0, 0};
+	if (trace == NULL)
+		return none;
+
+	for (int r = 0; r < n_rules; r++) {
+		if ((rules[r].nth == 0 || rules[r].nth == nth) &&
+				strcmp(rules[r].function, function) == 0) {
+			if (failures++ == 0)
+				first_failure = rules[r].verdict.value;
+			return rules[r].verdict;
+		}
+	}
+	return none;
+}
+
+struct script_verdict
 script_judge(const char *function)
 {
 	struct script_verdict none = {0, 0, 0};
@@ -183,17 +201,7 @@ script_judge(const char *function)
 			abort();
 		counters[n_counters++].function = function;
 	}
-	int nth = ++counters[i].calls;
-
-	for (int r = 0; r < n_rules; r++) {
-		if ((rules[r].nth == 0 || rules[r].nth == nth) &&
-				strcmp(rules[r].function, function) == 0) {
-			if (failures++ == 0)
-				first_failure = rules[r].verdict.value;
-			return rules[r].verdict;
-		}
-	}
-	return none;
+	return script_judge_nth(function, ++counters[i].calls);
 }
 
 int

@@ -66,6 +66,8 @@ int script_load(const char *text);
 
 /* Counts the call and says what the script wants. */
 struct script_verdict script_judge(const char *function);
+/* The same where the call has a number of its own, such as that of the object it is about. */
+struct script_verdict script_judge_nth(const char *function, int nth);
 /*
  * How many calls of the provider were made to fail since the last reset, and with which value the
  * first of them.
