@@ -160,13 +160,13 @@ class Peer:
 class Bench:
     """A victim with a control client, and what can be seen of the two."""
 
-    def __init__(self, options, lazy=False):
+    def __init__(self, options, *how):
         self.options = options
-        self.victim = self.start('victim', options.addr, *(['lazy'] if lazy else []))
+        self.victim = self.start('victim', options.addr, *how)
         self.port = self.expect(self.victim, 'port').split()[1]
         self.control = None
         self.rounds = 0
-        if not lazy:
+        if not how:
             self.control = self.start('control', options.addr, self.port)
             self.progress = threading.Condition()
             self.reader = threading.Thread(target=self.follow, daemon=True)
@@ -243,6 +243,10 @@ class Bench:
         while not condition():
             check(time.monotonic() < deadline, f'not within {PATIENCE} s: {what()}')
             time.sleep(0.005)
+
+    def wake(self):
+        self.victim.stdin.write('wake\n')
+        self.victim.stdin.flush()
 
     def settle(self, descriptors):
         """Nothing is left of the attackers."""
@@ -599,7 +603,7 @@ ATTACKS = [
 
 def flood_that_asks_for_answers(options):
     """A server whose program is busy elsewhere, and a peer that asks it for the end again and again and reads nothing."""
-    bench = Bench(options, lazy=True)
+    bench = Bench(options, 'lazy')
     try:
         peer = Peer(bench)
         # Seen by the server's fabric: it has acknowledged a request.
@@ -620,11 +624,43 @@ def flood_that_asks_for_answers(options):
                 break
         grown = bench.rss() - before
         check(grown < 2048, f'{grown} KiB more after {(32 << 20) - left >> 10} KiB of requests for the end')
-        bench.victim.stdin.write('wake\n')
-        bench.victim.stdin.flush()
+        bench.wake()
         reset(peer.sock)
         bench.wait_until(lambda: bench.ask_state()[0] == 0, lambda: 'the connection is left')
         bench.end()
+    finally:
+        bench.kill()
+
+
+def requests_that_nobody_decides(options):
+    """A server whose program does not take requests: some wait, the others are refused at once, all are done with later."""
+    bench = Bench(options, 'deaf')
+    try:
+        socks, waiting, refused = [], 0, 0
+        for _ in range(1500):
+            sock = bench.dial()
+            sock.sendall(greeting())
+            kind, _ = receive_greeting(sock)
+            check(kind in (RECEIVED, REJECT), f'an answer of kind {kind}')
+            waiting += kind == RECEIVED
+            refused += kind == REJECT
+            socks.append(sock)
+        check(waiting > 0 and refused > 0, f'{waiting} wait, {refused} were refused')
+        for i, sock in enumerate(socks):
+            # In all ways of going away; some stay to see themselves accepted, and go then.
+            if i % 3 == 0:
+                reset(sock)
+            elif i % 3 == 1:
+                sock.close()
+        bench.wake()
+        bench.wait_until(lambda: bench.ask_state()[1] > 0, lambda: 'none was accepted')
+        for sock in socks[2::3]:
+            sock.close()
+        bench.wait_until(lambda: bench.ask_state()[0] == 0, lambda: f'{bench.ask_state()[0]} connections are left')
+        bench.serves()
+        bench.wait_until(lambda: bench.ask_state()[0] == 0, lambda: 'the fresh client is left')
+        bench.end()
+        return f'{waiting} waited, {refused} were refused'
     finally:
         bench.kill()
 
@@ -717,7 +753,7 @@ def hostile_server(options):
     return ', '.join(f'{count} {word}' for word, count in sorted(outcomes.items()))
 
 
-ALONE = [flood_that_asks_for_answers, more_than_there_are_descriptors, hostile_server]
+ALONE = [flood_that_asks_for_answers, requests_that_nobody_decides, more_than_there_are_descriptors, hostile_server]
 
 
 # -- running them --------------------------------------------------------------------------------------------------------

@@ -6,11 +6,11 @@
  * lets a connection go when it ends. It is an ordinary event loop over the library's descriptors and knows nothing about
  * abuse; a call that fails because of what a peer did ends that connection.
  *
- * usage: victim ADDR [lazy]
+ * usage: victim ADDR [lazy|deaf]
  *
  * Says "port N" when it listens. Each line on standard input is a command: "state" is answered with
  * "state live=N accepted=N", "quit" ends it in good order. With "lazy" it takes no notice of its connections before the
- * command "wake". The memory around each region is checked when its connection ends: the process ends with status 1 if a
+ * command "wake", with "deaf" none of the requests for them. The memory around each region is checked when its connection ends: the process ends with status 1 if a
  * peer has written there.
  */
 
@@ -231,23 +231,24 @@ delete_ended(void)
 	}
 }
 
-/* False when it is time to end. */
-static bool
+enum order { GO_ON, WAKE, QUIT };
+
+static enum order
 obey(void)
 {
 	char line[64];
 
 	if (fgets(line, sizeof(line), stdin) == NULL || strcmp(line, "quit\n") == 0)
-		return false;
+		return QUIT;
 	if (strcmp(line, "wake\n") == 0) {
 		lazy = false;
 		for (; unwatched != NULL; unwatched = unwatched->next)
 			watch_connection(unwatched);
-		return true;
+		return WAKE;
 	}
 	CHECK_STR(line, "state\n");
 	printf("state live=%u accepted=%u\n", live, accepted);
-	return true;
+	return GO_ON;
 }
 
 int
@@ -255,13 +256,14 @@ main(int argc, char **argv)
 {
 	struct epoll_event events[64];
 	struct rpma_ep *ep;
-	bool going = true;
+	bool going = true, deaf;
 	char port[8];
 	int ep_fd;
 
 	lazy = argc == 3 && strcmp(argv[2], "lazy") == 0;
-	if (argc != 2 && !lazy) {
-		fprintf(stderr, "usage: %s ADDR [lazy]\n", argv[0]);
+	deaf = argc == 3 && strcmp(argv[2], "deaf") == 0;
+	if (argc != 2 && !lazy && !deaf) {
+		fprintf(stderr, "usage: %s ADDR [lazy|deaf]\n", argv[0]);
 		return 2;
 	}
 	snprintf(check_role, sizeof(check_role), "victim");
@@ -276,7 +278,8 @@ main(int argc, char **argv)
 	ep = listen_on(peer, argv[1], port);
 	OK(rpma_ep_get_fd(ep, &ep_fd));
 	set_nonblocking(ep_fd);
-	watch(ep_fd, &ep);
+	if (!deaf)
+		watch(ep_fd, &ep);
 	watch(STDIN_FILENO, NULL);
 	printf("port %s\n", port);
 	while (going) {
@@ -286,14 +289,19 @@ main(int argc, char **argv)
 		for (int i = 0; i < n; i++) {
 			struct watch *which = events[i].data.ptr;
 
-			if (events[i].data.ptr == NULL)
-				going = obey();
-			else if (events[i].data.ptr == &ep)
+			if (events[i].data.ptr == NULL) {
+				enum order order = obey();
+
+				going = order != QUIT;
+				if (order == WAKE && deaf)
+					watch(ep_fd, &ep);
+			} else if (events[i].data.ptr == &ep) {
 				accept_next(ep);
-			else if (which->what == EVENTS)
+			} else if (which->what == EVENTS) {
 				take_event(which->served);
-			else
+			} else {
 				take_completions(which->served);
+			}
 		}
 		delete_ended();
 	}

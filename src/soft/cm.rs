@@ -15,16 +15,17 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdma_sys::rdma_cm_event_type as event_type;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, bind, connect,
-    getpeername, getsockname, listen, recv, send, socket_with, sockopt,
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, accept_with, bind,
+    connect, getpeername, getsockname, listen, recv, send, shutdown, socket_with, sockopt,
 };
+use rustix::process::{Resource, getrlimit};
 
 use super::carrier::tcp::Tcp;
 use super::diag;
@@ -50,12 +51,16 @@ const DECISION_TIMEOUT: Duration = Duration::from_secs(600);
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Accepted sockets of one listener that have not said what they want.
 const GREETINGS_MAX: usize = 1024;
+/// The part of the process's descriptors that they may take: one in so many.
+const GREETINGS_SHARE: u64 = 4;
 /// Undecided requests of one listener, if the program does not say.
 const BACKLOG_DEFAULT: usize = 1024;
 /// How long the peer may take to agree to the end of a connection.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause of a listener when the process has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often the log is told of such pauses.
+const PAUSE_TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// Reject reasons as on InfiniBand.
 const REASON_NO_LISTENER: u16 = 8;
@@ -117,6 +122,8 @@ struct State {
     channel: Arc<EventChannel>,
     source: Option<SocketAddr>,
     destination: Option<SocketAddr>,
+    /// When the log was told last that there is no descriptor for new connections.
+    told_of_pause: Option<Instant>,
     /// The program chose the own address.
     pinned: bool,
     /// Bound, and listening if the id is.
@@ -206,6 +213,22 @@ fn local_address(fd: impl AsFd) -> Result<SocketAddr, Errno> {
     SocketAddr::try_from(getsockname(fd)?)
 }
 
+/// How many accepted sockets may be silent at a time: silence must not take the descriptors that
+/// the program itself needs.
+fn greetings_max() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let share = usize::try_from(limit / GREETINGS_SHARE).unwrap_or(usize::MAX);
+    share.clamp(1, GREETINGS_MAX)
+}
+
+/// Ends a socket for all who hold it: a child that was forked may have it, too.
+fn end(socket: Option<OwnedFd>) {
+    if let Some(socket) = socket {
+        // It may never have been connected.
+        let _ = shutdown(&socket, Shutdown::Both);
+    }
+}
+
 fn negated(error: Errno) -> i32 {
     -error.raw_os_error()
 }
@@ -222,6 +245,7 @@ impl Id {
                 channel,
                 source: None,
                 destination: None,
+                told_of_pause: None,
                 pinned: false,
                 bound: None,
                 socket: None,
@@ -473,7 +497,9 @@ impl Id {
         {
             refuse(socket, REASON_CONSUMER, PrivateData::default());
         }
-        drop((socket, bound, qp));
+        end(socket);
+        end(bound);
+        drop(qp);
         for incoming in greetings {
             incoming.abort();
         }
@@ -587,6 +613,7 @@ impl Id {
             bind(&socket, &source)?;
         }
         sockopt::set_tcp_nodelay(&socket, true)?;
+        Tcp::watch_for_silence(&socket);
         let mut result = connect(&socket, &destination);
         if result == Err(Errno::INPROGRESS) && is_writable(&socket) {
             // Inside one machine it is done already, and the engine need not be waited for.
@@ -601,11 +628,16 @@ impl Id {
     }
 
     /// The transport connection was made, or not.
-    fn dialed(&self, state: &mut State, result: Result<(), Errno>) {
+    fn dialed(&self, state: &mut State, mut result: Result<(), Errno>) {
         self.unwatch(state);
+        let from = state.socket.as_ref().and_then(|s| local_address(s).ok());
+        if result.is_ok() && from.is_some() && from == state.destination {
+            // Nobody listens: the socket was given the very port that it dials, and has met itself.
+            result = Err(Errno::CONNREFUSED);
+        }
         if result.is_err() {
             state.socket = None;
-        } else if let Some(address) = state.socket.as_ref().and_then(|s| local_address(s).ok()) {
+        } else if let Some(address) = from {
             state.source = Some(address);
         }
         match (state.phase, result) {
@@ -639,7 +671,7 @@ impl Id {
     fn give_up(&self, state: &mut State, kind: u32, status: i32) {
         self.stop_timer(state);
         self.unwatch(state);
-        state.socket = None;
+        end(state.socket.take());
         state.phase = Phase::Over;
         self.emit(state, kind, status);
     }
@@ -802,12 +834,19 @@ impl Id {
             let socket = match accept_with(bound, flags) {
                 Ok(socket) => socket,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    diag::warn(format_args!("no descriptor for a new connection; pausing"));
                     if let (Ok(engine), Some(this)) = (engine(), self.this.upgrade()) {
                         engine.unwatch(bound, token);
                         state.token = None;
                         let this = this as Arc<dyn Source>;
                         engine.after(ACCEPT_PAUSE, Arc::downgrade(&this), TIMER_ACCEPT);
+                    }
+                    let now = Instant::now();
+                    let told = state.told_of_pause;
+                    if told.is_none_or(|told| now.duration_since(told) >= PAUSE_TOLD_EVERY) {
+                        state.told_of_pause = Some(now);
+                        diag::warn(format_args!(
+                            "no descriptor for a new connection: accepting pauses until there is one"
+                        ));
                     }
                     return;
                 }
@@ -816,7 +855,8 @@ impl Id {
                 Err(_) => continue,
             };
             let _ = sockopt::set_tcp_nodelay(&socket, true);
-            let oldest = if state.greetings.len() >= GREETINGS_MAX {
+            Tcp::watch_for_silence(&socket);
+            let oldest = if state.greetings.len() >= greetings_max() {
                 state.greetings.pop_front()
             } else {
                 None
@@ -840,7 +880,13 @@ impl Id {
             && let (Some(bound), Some(this), Ok(engine)) =
                 (&state.bound, self.this.upgrade(), engine())
         {
-            state.token = engine.watch(bound, this, false).ok();
+            let timer = Arc::downgrade(&(Arc::clone(&this) as Arc<dyn Source>));
+            match engine.watch(bound, this, false) {
+                Ok(token) => state.token = Some(token),
+                Err(_) => {
+                    engine.after(ACCEPT_PAUSE, timer, TIMER_ACCEPT);
+                }
+            }
         }
     }
 
@@ -1055,7 +1101,7 @@ impl Incoming {
 
     fn abort(&self) {
         let socket = self.take(&mut self.state.lock());
-        drop(socket);
+        end(socket);
     }
 
     fn finish(&self) {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::process::{Resource, getrlimit};
 
 use super::sync::Lock;
 
@@ -46,6 +47,11 @@ fn place_in_file() -> Option<(&'static OwnedFd, u64)> {
         .as_ref()?;
     let mut used = USED.lock();
     let offset = *used;
+    // Making a file longer than the process may would be answered by a signal.
+    let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+    if limit < offset + SCRATCH_LEN as u64 {
+        return None;
+    }
     ftruncate(file, offset + SCRATCH_LEN as u64).ok()?;
     *used = offset + SCRATCH_LEN as u64;
     Some((file, offset))
@@ -190,32 +196,41 @@ pub(super) fn is_mapped(addr: u64, len: u64) -> bool {
 /// Whether a range can be registered: mapped as a whole, and readable or writable where it
 /// begins. A range with holes in its protection is found out when it is used.
 pub(super) fn is_registrable(addr: u64, len: u64, writable: bool) -> bool {
+    addr != 0 && is_mapped(addr, len) && touch(addr, writable) != Some(false)
+}
+
+/// Has the kernel touch the page of an address as an access would, without changing it: whether
+/// that went well; `None` if the kernel cannot be asked (before 5.14).
+fn touch(addr: u64, for_writing: bool) -> Option<bool> {
     const MADV_POPULATE_READ: libc::c_int = 22;
     const MADV_POPULATE_WRITE: libc::c_int = 23;
 
-    if addr == 0 || !is_mapped(addr, len) {
-        return false;
-    }
-    let page = addr & !(page_size() - 1);
-    let advice = if writable {
+    let populate = |addr: u64, advice| {
+        let page = addr & !(page_size() - 1);
+        // SAFETY: populating faults a page in as an access would and changes no content.
+        unsafe { libc::madvise(page as *mut libc::c_void, page_size() as usize, advice) == 0 }
+    };
+    let advice = if for_writing {
         MADV_POPULATE_WRITE
     } else {
         MADV_POPULATE_READ
     };
-    // SAFETY: populating faults a page in as an access would and changes no content.
-    let result = unsafe { libc::madvise(page as *mut libc::c_void, page_size() as usize, advice) };
-    // Kernels before 5.14 do not know the advice (EINVAL); then the look above must do. With it,
-    // EINVAL also means that the protection forbids the access.
-    result == 0 || (errno() == libc::EINVAL && !knows_populate())
+    if populate(addr, advice) {
+        return Some(true);
+    }
+    // EINVAL means that the protection forbids the access, or that the kernel does not know the
+    // advice.
+    let number = errno();
+    (number != libc::EINVAL || knows_populate()).then_some(false)
 }
 
-/// Whether the kernel knows MADV_POPULATE_READ: it must succeed on our own data.
-fn knows_populate() -> bool {
+/// Whether the kernel knows how to populate: it must succeed on our own data.
+pub(super) fn knows_populate() -> bool {
     const MADV_POPULATE_READ: libc::c_int = 22;
     static KNOWN: OnceLock<bool> = OnceLock::new();
     *KNOWN.get_or_init(|| {
         let page = (&raw const KNOWN) as u64 & !(page_size() - 1);
-        // SAFETY: as in `is_registrable`.
+        // SAFETY: as in `touch`.
         unsafe {
             libc::madvise(
                 page as *mut libc::c_void,
@@ -224,6 +239,25 @@ fn knows_populate() -> bool {
             ) == 0
         }
     })
+}
+
+/// As [`touch`] for writing, by a way that every kernel knows: an atomic addition of nothing.
+fn touch_by_futex(addr: u64) -> bool {
+    const FUTEX_WAKE_OP_PRIVATE: libc::c_int = 5 | 128;
+    const ADD_NOTHING: libc::c_int = 1 << 28;
+    // SAFETY: wakes nobody (both counts are 0) and adds 0 to the aligned word at `addr`, which the
+    // kernel checks; it answers EFAULT where an access would be a fault.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            addr as *mut u32,
+            FUTEX_WAKE_OP_PRIVATE,
+            0,
+            std::ptr::null::<libc::timespec>(),
+            addr as *mut u32,
+            ADD_NOTHING,
+        ) >= 0
+    }
 }
 
 /// Whether a range can be read; used to find the culprit after the kernel refused a gather list.
@@ -252,13 +286,17 @@ pub(super) fn is_readable(addr: u64, len: u64) -> bool {
 
 /// Stores 8 bytes at an aligned address in one go.
 ///
-/// A program that unmaps the page between the look and the store dies as it would if it stored
+/// The page is touched by the kernel first, since it may be read-only, beyond its file's end, or
+/// gone. A program that takes it away between that and the store dies as it would if it stored
 /// there itself; deregistering first is safe, because the caller holds the region's use.
 pub(super) fn store_atomic(addr: u64, value: u64) -> Result<(), Fault> {
-    if !addr.is_multiple_of(8) || !is_mapped(addr, 8) {
+    if !addr.is_multiple_of(8) || addr == 0 {
         return Err(Fault);
     }
-    // SAFETY: aligned and mapped as checked; registered for remote writing, so shared with the
+    if !touch(addr, true).unwrap_or_else(|| touch_by_futex(addr)) {
+        return Err(Fault);
+    }
+    // SAFETY: aligned, and writable as the kernel has just found; registered for remote writing, so shared with the
     // program only as memory that a device may change at any time.
     let cell = unsafe { AtomicU64::from_ptr(addr as *mut u64) };
     cell.store(value, Ordering::SeqCst);
@@ -351,5 +389,45 @@ mod tests {
         let gone = page(ProtFlags::READ | ProtFlags::WRITE);
         unmap(gone);
         assert_eq!(store_atomic(gone, 1), Err(Fault));
+    }
+
+    #[test]
+    fn atomic_store_where_a_store_would_be_a_signal() {
+        let constant = page(ProtFlags::READ);
+        assert_eq!(store_atomic(constant, 1), Err(Fault));
+        unmap(constant);
+        // A file that is shorter than its mapping.
+        let file = memfd_create("short", MemfdFlags::CLOEXEC).unwrap();
+        // SAFETY: a new mapping.
+        let beyond = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                page_size() as usize,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
+        }
+        .unwrap() as u64;
+        assert_eq!(store_atomic(beyond, 1), Err(Fault));
+        ftruncate(&file, 8).unwrap();
+        assert_eq!(store_atomic(beyond, 1), Ok(()));
+        unmap(beyond);
+    }
+
+    #[test]
+    fn both_ways_to_touch_a_page_agree() {
+        let writable = page(ProtFlags::READ | ProtFlags::WRITE);
+        let constant = page(ProtFlags::READ);
+        assert!(touch_by_futex(writable));
+        assert_eq!(touch(writable, true), Some(true));
+        assert!(!touch_by_futex(constant));
+        assert_eq!(touch(constant, true), Some(false));
+        assert_eq!(touch(constant, false), Some(true));
+        unmap(writable);
+        unmap(constant);
+        assert!(!touch_by_futex(writable));
+        assert_eq!(touch(writable, true), Some(false));
     }
 }

@@ -3,41 +3,23 @@
 
 //! Making a range of memory durable.
 //!
-//! What that takes depends on the mapping: a mapping that is persistent memory itself needs its
-//! cache lines written back, an ordinary shared file mapping needs `msync`, and private or
-//! anonymous memory has nothing to be durable on. The kind is read from `/proc/self/smaps`,
-//! once a region, when it is first flushed to persistence.
+//! What that takes depends on the mapping: one that is persistent memory itself needs its cache
+//! lines written back; all other memory is handed to `msync`, which does what an ordinary file
+//! mapping needs and has nothing to do for private or anonymous memory. Which parts are
+//! persistent memory is read from `/proc/self/smaps`, once a region, when it is first flushed to
+//! persistence; what cannot be told gets `msync`, which is right for persistent memory as well.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{Ordering, fence};
 
-use super::mem::{Fault, is_mapped, page_size};
+use super::mem::{Fault, errno, is_mapped, knows_populate, page_size};
 
-/// What a part of a region needs to be durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Backing {
-    /// Nothing keeps this memory when the process ends.
-    Volatile,
-    /// Page cache of a file.
-    PageCache,
-    /// Persistent memory mapped directly: durable once it has left the CPU's caches.
-    Direct,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extent {
-    start: u64,
-    end: u64,
-    backing: Backing,
-}
-
-/// The parts of a region, by what they are mapped from.
+/// The parts of a region that are persistent memory mapped directly: durable once they have left
+/// the CPU's caches. In order, and not overlapping.
 #[derive(Debug, Default)]
 pub(super) struct Extents {
-    parts: Vec<Extent>,
-    /// The kinds could not be read, so everything gets the treatment that is right for all.
-    unknown: bool,
+    direct: Vec<(u64, u64)>,
 }
 
 impl Extents {
@@ -45,36 +27,36 @@ impl Extents {
     pub(super) fn of(addr: u64, len: u64) -> Self {
         match File::open("/proc/self/smaps") {
             Ok(file) => Self::parse(BufReader::new(file), addr, addr.saturating_add(len)),
-            Err(_) => Extents {
-                parts: Vec::new(),
-                unknown: true,
-            },
+            Err(_) => Extents::default(),
         }
     }
 
     fn parse(smaps: impl BufRead, from: u64, to: u64) -> Self {
-        let mut parts: Vec<Extent> = Vec::new();
-        let mut inside = false;
-        for line in smaps.lines().map_while(Result::ok) {
-            if let Some(extent) = parse_mapping(&line) {
-                inside = extent.start < to && from < extent.end;
-                if inside {
-                    parts.push(extent);
-                } else if extent.start >= to {
+        let mut direct = Vec::new();
+        let mut current = None;
+        // Paths are any bytes, so lines are not text.
+        for line in smaps.split(b'\n') {
+            let Ok(line) = line else {
+                // What was not read is not known to be direct.
+                break;
+            };
+            if let Some(mapping) = parse_mapping(&line) {
+                if mapping.start >= to {
                     break;
                 }
-            } else if inside
-                && line.starts_with("VmFlags:")
-                && line.contains(" sf")
-                && let Some(last) = parts.last_mut()
+                let inside = from < mapping.end;
+                if inside && mapping.is_device {
+                    direct.push((mapping.start, mapping.end));
+                }
+                current = (inside && mapping.is_shared && !mapping.is_device).then_some(mapping);
+            } else if line.starts_with(b"VmFlags:")
+                && line.split(|b| *b == b' ').any(|flag| flag == b"sf")
+                && let Some(mapping) = current.take()
             {
-                last.backing = Backing::Direct;
+                direct.push((mapping.start, mapping.end));
             }
         }
-        Extents {
-            parts,
-            unknown: false,
-        }
+        Extents { direct }
     }
 
     /// Makes a range durable; returns once it is.
@@ -83,42 +65,51 @@ impl Extents {
             return Ok(());
         }
         let end = addr.checked_add(len).ok_or(Fault)?;
-        if self.unknown {
-            return sync_file(addr, end);
-        }
-        for part in &self.parts {
-            let (from, to) = (addr.max(part.start), end.min(part.end));
+        let mut done = addr;
+        for (start, stop) in &self.direct {
+            let (from, to) = (done.max(*start), end.min(*stop));
             if from >= to {
                 continue;
             }
-            match part.backing {
-                Backing::Volatile => {}
-                Backing::PageCache => sync_file(from, to)?,
-                Backing::Direct => write_back(from, to)?,
+            if done < from {
+                sync_file(done, from)?;
             }
+            write_back(from, to)?;
+            done = to;
+        }
+        if done < end {
+            sync_file(done, end)?;
         }
         fence(Ordering::SeqCst);
         Ok(())
     }
 }
 
+/// One line of `/proc/self/smaps` that begins a mapping.
+struct Mapping {
+    start: u64,
+    end: u64,
+    is_shared: bool,
+    /// Whether it is a DAX device, which knows no other mapping.
+    is_device: bool,
+}
+
 /// `7f00-7f01 rw-s 00000000 103:02 1234   /path`
-fn parse_mapping(line: &str) -> Option<Extent> {
-    let mut fields = line.split_ascii_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
+fn parse_mapping(line: &[u8]) -> Option<Mapping> {
+    let mut fields = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|field| !field.is_empty());
+    let range = std::str::from_utf8(fields.next()?).ok()?;
+    let (start, end) = range.split_once('-')?;
     let start = u64::from_str_radix(start, 16).ok()?;
     let end = u64::from_str_radix(end, 16).ok()?;
-    let shared = fields.next()?.ends_with('s');
+    let is_shared = fields.next()?.ends_with(b"s");
     let path = fields.nth(3).unwrap_or_default();
-    let backing = match (shared, path) {
-        (false, _) => Backing::Volatile,
-        (true, p) if p.starts_with("/dev/dax") => Backing::Direct,
-        (true, _) => Backing::PageCache,
-    };
-    Some(Extent {
+    Some(Mapping {
         start,
         end,
-        backing,
+        is_shared,
+        is_device: is_shared && path.starts_with(b"/dev/dax"),
     })
 }
 
@@ -133,6 +124,20 @@ fn sync_file(from: u64, to: u64) -> Result<(), Fault> {
         )
     };
     if result == 0 { Ok(()) } else { Err(Fault) }
+}
+
+/// Whether a range can be accessed: mapped, and with files behind it that are long enough.
+#[cfg(target_arch = "x86_64")]
+fn is_readable(from: u64, to: u64) -> bool {
+    const MADV_POPULATE_READ: libc::c_int = 22;
+    let start = from & !(page_size() - 1);
+    let len = (to - start) as usize;
+    // SAFETY: populating faults pages in as an access would and changes no content.
+    if unsafe { libc::madvise(start as *mut libc::c_void, len, MADV_POPULATE_READ) } == 0 {
+        return true;
+    }
+    // Kernels before 5.14 do not know the advice; then the next best look must do.
+    errno() == libc::EINVAL && !knows_populate() && is_mapped(from, to - from)
 }
 
 const CACHE_LINE: u64 = 64;
@@ -166,14 +171,14 @@ fn write_back(from: u64, to: u64) -> Result<(), Fault> {
             Way::Clflush
         }
     });
-    if !is_mapped(from, to - from) {
+    if !is_readable(from, to) {
         return Err(Fault);
     }
     let mut line = from & !(CACHE_LINE - 1);
     while line < to {
         let pointer = line as *const u8;
-        // SAFETY: the line is mapped (looked at above, and the region is in use, so it cannot
-        // be deregistered); writing back changes no content. The CPU has the instruction.
+        // SAFETY: the line can be accessed (looked at above, and the region is in use, so it
+        // cannot be deregistered); writing back changes no content. The CPU has the instruction.
         unsafe {
             match way {
                 Way::Clwb => {
@@ -203,10 +208,10 @@ mod tests {
     use super::*;
     use std::io::Cursor;
 
-    const SMAPS: &str = "\
+    const SMAPS: &[u8] = b"\
 00001000-00002000 rw-p 00000000 00:00 0 
 VmFlags: rd wr mr mw me ac sd 
-00002000-00004000 rw-s 00000000 103:02 77                         /data/log
+00002000-00004000 rw-s 00000000 103:02 77                         /data/caf\xe9.log
 VmFlags: rd wr sh mr mw me ms sd 
 00004000-00006000 rw-s 00000000 103:02 78                         /pmem/pool
 Rss:                   8 kB
@@ -214,44 +219,35 @@ VmFlags: rd wr sh mr mw me ms sf mm
 00006000-00007000 rw-s 00000000 00:06 99                          /dev/dax0.0
 VmFlags: rd wr sh mr mw me ms mm hg 
 00007000-00008000 rw-p 00000000 103:02 80                         /data/private
+VmFlags: rd wr mr mw me ac sf 
 ";
 
-    fn kinds(from: u64, to: u64) -> Vec<Backing> {
-        Extents::parse(Cursor::new(SMAPS), from, to)
-            .parts
-            .iter()
-            .map(|p| p.backing)
-            .collect()
+    fn direct(from: u64, to: u64) -> Vec<(u64, u64)> {
+        Extents::parse(Cursor::new(SMAPS), from, to).direct
     }
 
     #[test]
-    fn mappings_are_told_apart() {
-        assert_eq!(
-            kinds(0, u64::MAX),
-            [
-                Backing::Volatile,
-                Backing::PageCache,
-                Backing::Direct,
-                Backing::Direct,
-                Backing::Volatile
-            ]
-        );
-        assert_eq!(kinds(0x3000, 0x4000), [Backing::PageCache]);
-        assert_eq!(kinds(0x3fff, 0x4001), [Backing::PageCache, Backing::Direct]);
-        assert_eq!(kinds(0x9000, 0xa000), []);
+    fn persistent_memory_is_told_from_the_rest() {
+        let (pool, device) = ((0x4000, 0x6000), (0x6000, 0x7000));
+        assert_eq!(direct(0, u64::MAX), [pool, device]);
+        assert_eq!(direct(0x3000, 0x4000), []);
+        assert_eq!(direct(0x3fff, 0x4001), [pool]);
+        assert_eq!(direct(0x6fff, 0x8000), [device]);
+        assert_eq!(direct(0x9000, 0xa000), []);
     }
 
     #[test]
-    fn own_memory_is_classified_and_persisted() {
+    fn own_memory_is_persisted_by_either_way() {
         let bytes = vec![7u8; 10_000];
-        let extents = Extents::of(bytes.as_ptr() as u64, 10_000);
-        assert!(extents.parts.iter().all(|p| p.backing == Backing::Volatile));
-        assert_eq!(extents.persist(bytes.as_ptr() as u64, 10_000), Ok(()));
+        let start = bytes.as_ptr() as u64;
+        let extents = Extents::of(start, 10_000);
+        assert_eq!(extents.direct, []);
+        assert_eq!(extents.persist(start, 10_000), Ok(()));
         // Writing back cache lines works on any memory.
-        assert_eq!(
-            write_back(bytes.as_ptr() as u64, bytes.as_ptr() as u64 + 10_000),
-            Ok(())
-        );
+        let pretended = Extents {
+            direct: vec![(start + 1000, start + 2000)],
+        };
+        assert_eq!(pretended.persist(start, 10_000), Ok(()));
         assert_eq!(bytes, [7; 10_000]);
     }
 
@@ -280,8 +276,7 @@ VmFlags: rd wr sh mr mw me ms mm hg
         }
         .unwrap();
         let extents = Extents::of(base as u64, 8192);
-        assert_eq!(extents.parts.len(), 1);
-        assert_eq!(extents.parts[0].backing, Backing::PageCache);
+        assert_eq!(extents.direct, []);
         assert_eq!(extents.persist(base as u64 + 100, 5000), Ok(()));
         // SAFETY: the mapping is this test's.
         unsafe { munmap(base, 8192) }.unwrap();

@@ -18,6 +18,9 @@ const TIMEOUT_PER_RETRY: Duration = Duration::from_secs(2);
 /// How long an idle connection stays without a sign of life before one is asked for.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
+/// How many such requests may stay unanswered.
+const KEEPALIVE_PROBES: u32 = 8;
+
 pub(crate) struct Tcp {
     socket: OwnedFd,
 }
@@ -25,13 +28,21 @@ pub(crate) struct Tcp {
 impl Tcp {
     /// Takes over a connected socket.
     pub(crate) fn new(socket: OwnedFd, retry_count: u8) -> Self {
-        // These settings make failures show sooner; without them all works as well.
+        // Makes a failure show sooner; without it all works as well.
         let patience = TIMEOUT_PER_RETRY * (u32::from(retry_count) + 1);
         let _ = sockopt::set_tcp_user_timeout(&socket, patience.as_millis() as u32);
+        Self::watch_for_silence(&socket);
+        Tcp { socket }
+    }
+
+    /// Has the kernel notice when the other host is gone though nothing is sent: from the first
+    /// moment on, since a decision about a request may take long.
+    pub(crate) fn watch_for_silence(socket: impl AsFd) {
+        // Makes a failure show sooner; without it all works as well.
         let _ = sockopt::set_tcp_keepidle(&socket, KEEPALIVE);
         let _ = sockopt::set_tcp_keepintvl(&socket, TIMEOUT_PER_RETRY);
+        let _ = sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES);
         let _ = sockopt::set_socket_keepalive(&socket, true);
-        Tcp { socket }
     }
 }
 

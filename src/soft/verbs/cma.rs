@@ -372,7 +372,12 @@ pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 
 pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
     // SAFETY: an id of ours.
-    status(alive().and_then(|()| unsafe { inner(id) }.listen(backlog)))
+    status(alive().and_then(|()| {
+        // Requests will need it, and a request that cannot be shown would be lost.
+        shared_context()?;
+        // SAFETY: an id of ours.
+        unsafe { inner(id) }.listen(backlog)
+    }))
 }
 
 /// Reads the caller's connection parameters.

@@ -308,6 +308,9 @@ unsafe extern "C" fn advise_mr(
     const MADV_POPULATE_READ: c_int = 22;
     const MADV_POPULATE_WRITE: c_int = 23;
 
+    if let Err(error) = alive() {
+        return error.raw_os_error();
+    }
     if flags & !FLUSH != 0 || list.is_null() {
         return libc::EINVAL;
     }

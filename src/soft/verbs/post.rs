@@ -23,7 +23,7 @@ use super::super::recvq::{CSrq, PostError, Sge};
 use super::super::requester::{Data, Request};
 use super::super::sync::{Lock, wait_until};
 use super::super::wire::{self, Kind};
-use super::{alive, domain, give, queue, set_errno, take_back};
+use super::{alive, domain, give, number, queue, set_errno, take_back};
 
 /// A queue pair as C sees it.
 #[repr(C)]
@@ -389,9 +389,10 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
 }
 
 pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    // SAFETY: a queue of ours.
-    unsafe { queue(cq) }.arm(solicited_only != 0);
-    0
+    number(alive().map(|()| {
+        // SAFETY: a queue of ours.
+        unsafe { queue(cq) }.arm(solicited_only != 0);
+    }))
 }
 
 /// Collects requests between `wr_start` and `wr_complete`.
@@ -445,6 +446,10 @@ unsafe fn staged<'a>(pointer: *mut ibv_qp_ex) -> &'a mut Staged {
 }
 
 unsafe extern "C" fn wr_start(pointer: *mut ibv_qp_ex) {
+    if !is_alive() {
+        // A forked child: completing says so.
+        return;
+    }
     // SAFETY: a queue pair of ours.
     unsafe { qp(pointer.cast()) }.builder.acquire();
     // SAFETY: just acquired.
@@ -461,6 +466,9 @@ unsafe extern "C" fn wr_abort(pointer: *mut ibv_qp_ex) {
 }
 
 unsafe extern "C" fn wr_complete(pointer: *mut ibv_qp_ex) -> c_int {
+    if let Err(error) = alive() {
+        return error.raw_os_error();
+    }
     // SAFETY: a queue pair of ours.
     let qp = unsafe { qp(pointer.cast()) };
     // SAFETY: acquired by `wr_start`.
