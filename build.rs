@@ -14,6 +14,8 @@ fn main() {
         return;
     }
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,librpma.so.0");
+    // The software fabric has a thread, whose code must stay when a program closes the library.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // The script only declares the node; `.symver` directives in src/capi put the functions into it.
     println!("cargo:rustc-cdylib-link-arg=-Wl,--version-script={root}/src/librpma.map");
     // Only lld accepts a named node beside rustc's own anonymous version script.
