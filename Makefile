@@ -103,6 +103,9 @@ check-original: ## the C tests against the original library, in the guest: are t
 conformance: check-deps all ## every call against the original's, also when the provider fails
 	$(RUN) c-tests/conformance/run $(SO)
 
+check-fault: check-deps all ## programs go on after any step of the library failed: with the feature fault-injection
+	CARGO=$(CARGO) $(RUN) c-tests/fault/run
+
 header: ## write include/librpma.h from the Rust sources
 	@$(DEPS) build
 	RPMA_UPDATE_HEADER=1 $(CARGO) test --quiet --locked --test header
@@ -131,4 +134,4 @@ clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
 .PHONY: help all deps demo demo-deps check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-examples check-rdma \
-	check-original conformance header install uninstall clean
+	check-original conformance check-fault header install uninstall clean
