@@ -37,8 +37,9 @@ mod recvq;
 mod requester;
 mod responder;
 mod sync;
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod tests;
 pub mod verbs;
 pub mod wire;
 

@@ -15,6 +15,7 @@ use super::{addrinfo, provider};
 
 mod abuse;
 mod connections;
+pub mod feed;
 mod traffic;
 
 const ALL_RIGHTS: u32 = 0b111 | 0x300;

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Copyright 2026, The rpma developers
+
+//! A whole responder fed with a peer's bytes: what the fuzzer does, and what replays its corpus.
+
+use super::*;
+use rdma_sys::rdma_cm_event_type::*;
+
+/// Stands for the key of the region in the bytes, which is another one in each run.
+const KEY: [u8; 4] = *b"KEY!";
+/// Stands for the address of the region.
+const ADDRESS: [u8; 8] = *b"ADDRESS!";
+
+/// The bytes with what stands for key and address replaced by the real ones.
+fn bound_to(memory: &Memory, bytes: &[u8]) -> Vec<u8> {
+    let mut bound = bytes.to_vec();
+    let mut replace = |mark: &[u8], real: &[u8]| {
+        let mut from = 0;
+        while let Some(at) = bound
+            .get(from..)
+            .and_then(|rest| rest.windows(mark.len()).position(|w| w == mark))
+        {
+            bound[from + at..from + at + mark.len()].copy_from_slice(real);
+            from += at + mark.len();
+        }
+    };
+    replace(&KEY, &memory.key().to_le_bytes());
+    replace(&ADDRESS, &memory.addr().to_le_bytes());
+    bound
+}
+
+/// Feeds a peer's bytes to an established connection with a region of 4 KiB and two receives
+/// posted, and sees it to its end: whatever the bytes are, the program learns that the connection
+/// is over, and nothing else of the process is touched.
+pub fn feed(bytes: &[u8]) {
+    let listener = Listener::new();
+    let home = Home::new();
+    let memory = Memory::filled(home, 4096, 1);
+    let untouched = Memory::filled(home, 4096, 2);
+    let before = untouched.bytes.clone();
+    let (mut raw, end) = Raw::connect(&listener, home, Options::default());
+    for wr_id in 0..2 {
+        assert_eq!(end.post_recv(wr_id, &mut [memory.sge(0, 64)]), 0);
+    }
+    // The other side may end the connection in the middle.
+    let _ = raw.0.write_all(&bound_to(&memory, bytes));
+    let _ = raw.0.shutdown(std::net::Shutdown::Write);
+    end.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+    let events = end.events;
+    end.close();
+    events.close();
+    assert_eq!(untouched.bytes, before);
+    drop((memory, untouched));
+    home.close();
+    listener.close();
+}
+
+#[cfg(test)]
+fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/seeds")
+        .join(target);
+    let mut paths: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    paths.sort();
+    assert!(!paths.is_empty());
+    paths
+        .iter()
+        .map(|path| std::fs::read(path).unwrap())
+        .collect()
+}
+
+#[test]
+fn the_responder_survives_its_corpus() {
+    for seed in seeds("responder") {
+        feed(&seed);
+    }
+}
+
+/// Seeds that are cut short, and seeds after one another.
+#[test]
+fn the_responder_survives_pieces_of_its_corpus() {
+    let seeds = seeds("responder");
+    for seed in &seeds {
+        for len in [1, wire::HEADER_LEN - 1, wire::HEADER_LEN, seed.len() - 1] {
+            feed(seed.get(..len).unwrap_or(seed));
+        }
+    }
+    feed(&seeds.concat());
+}
