@@ -18,6 +18,7 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // The script only declares the node; `.symver` directives in src/capi put the functions into it.
     println!("cargo:rustc-cdylib-link-arg=-Wl,--version-script={root}/src/librpma.map");
-    // Only lld accepts a named node beside rustc's own anonymous version script.
-    println!("cargo:rustc-cdylib-link-arg=-fuse-ld=lld");
+    // Only lld accepts a named node beside rustc's own anonymous version script; and GNU ld takes a versioned symbol in a program,
+    // such as a test, for a second definition. Some distributions' rustc would use that.
+    println!("cargo:rustc-link-arg=-fuse-ld=lld");
 }
