@@ -47,6 +47,8 @@ const READS_DEFAULT: u8 = 0xff;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it then waits for the other side's program to decide.
 const DECISION_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long the active side may take to say that it has the reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an accepted socket may take to say what it wants.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Accepted sockets of one listener that have not said what they want.
@@ -426,6 +428,7 @@ impl Id {
             return Ok(());
         }
         let peer = state.peer;
+        self.set_timer(&mut state, REPLY_TIMEOUT)?;
         self.hand_over(&mut state, &qp, socket, &peer, None)?;
         state.phase = Phase::Accepted;
         Ok(())
@@ -674,6 +677,24 @@ impl Id {
         end(state.socket.take());
         state.phase = Phase::Over;
         self.emit(state, kind, status);
+    }
+
+    /// Takes note of what the handshake's socket has to say, if anything.
+    fn progress(&self, state: &mut State) {
+        match state.phase {
+            Phase::ResolvingRoute | Phase::Dialing => {
+                let outcome = match &state.socket {
+                    // Looked at, as the event may have been meant for an earlier socket.
+                    Some(socket) if is_writable(socket) => {
+                        sockopt::socket_error(socket).and_then(|outcome| outcome)
+                    }
+                    _ => return,
+                };
+                self.dialed(state, outcome);
+            }
+            Phase::Requested => self.read_answer(state),
+            _ => {}
+        }
     }
 
     /// Sends the request.
@@ -941,6 +962,15 @@ impl Id {
 
     fn phase_expired(&self) {
         let mut state = self.state.lock();
+        // A timer that was under way when it was taken back means an earlier phase.
+        if !state.timer.is_some_and(TimerKey::is_due) {
+            return;
+        }
+        // When this process was held up, the answer may be here in spite of the time.
+        self.progress(&mut state);
+        if !state.timer.is_some_and(TimerKey::is_due) {
+            return;
+        }
         state.timer = None;
         match state.phase {
             Phase::ResolvingRoute => {
@@ -958,6 +988,19 @@ impl Id {
                 event_type::RDMA_CM_EVENT_UNREACHABLE,
                 negated(Errno::TIMEDOUT),
             ),
+            Phase::Accepted => {
+                let link = state.link.clone();
+                self.give_up(
+                    &mut state,
+                    event_type::RDMA_CM_EVENT_UNREACHABLE,
+                    negated(Errno::TIMEDOUT),
+                );
+                drop(state);
+                if let Some(link) = link {
+                    link.fail();
+                    link.close();
+                }
+            }
             Phase::Leaving => {
                 let link = state.link.clone();
                 state.phase = Phase::Over;
@@ -976,6 +1019,7 @@ impl Id {
         let mut state = self.state.lock();
         match state.phase {
             Phase::Accepted => {
+                self.stop_timer(&mut state);
                 state.phase = Phase::Over;
                 self.emit(
                     &state,
@@ -1008,15 +1052,7 @@ impl Source for Id {
                 drop(state);
                 self.accept_sockets();
             }
-            Phase::ResolvingRoute | Phase::Dialing => {
-                let result = match &state.socket {
-                    Some(socket) => sockopt::socket_error(socket).and_then(|outcome| outcome),
-                    None => return,
-                };
-                self.dialed(&mut state, result);
-            }
-            Phase::Requested => self.read_answer(&mut state),
-            _ => {}
+            _ => self.progress(&mut state),
         }
     }
 
@@ -1032,6 +1068,7 @@ impl Observer for Id {
     fn established(&self) {
         let mut state = self.state.lock();
         if state.phase == Phase::Accepted {
+            self.stop_timer(&mut state);
             state.phase = Phase::Connected;
             self.emit(&state, event_type::RDMA_CM_EVENT_ESTABLISHED, 0);
         }
@@ -1143,6 +1180,12 @@ impl Source for Incoming {
     }
 
     fn expired(self: Arc<Self>, _purpose: u32) {
+        // When this process was held up, the greeting may be here in spite of the time.
+        let readable = Readiness {
+            readable: true,
+            writable: false,
+        };
+        Arc::clone(&self).ready(readable, true);
         self.abort();
         self.finish();
     }

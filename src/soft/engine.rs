@@ -69,6 +69,12 @@ pub(super) struct TimerKey {
     order: u64,
 }
 
+impl TimerKey {
+    pub(super) fn is_due(self) -> bool {
+        self.at <= Instant::now()
+    }
+}
+
 pub(super) struct Engine {
     epoll: OwnedFd,
     wake: OwnedFd,
@@ -92,6 +98,8 @@ const SPIN: Duration = Duration::from_micros(50);
 /// How long it leaves the sockets to a polling thread before it looks whether that still polls.
 const LEASE_MIN: Duration = Duration::from_micros(50);
 const LEASE_MAX: Duration = Duration::from_millis(1);
+/// Pause when the sockets cannot be waited for.
+const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 /// A thread that looks less often than this does not count as polling.
 const POLL_PERIOD_MICROS: u64 = 10;
 
@@ -265,8 +273,10 @@ impl Engine {
 
     /// Handles what is ready without waiting. For threads that poll.
     pub(super) fn poll(&self) {
-        self.polls.fetch_add(1, Ordering::Relaxed);
         if let Some(_guard) = self.polling.try_lock() {
+            // Not counted when another thread looks: that one may be held up, and then the
+            // engine's thread must not leave the sockets to it.
+            self.polls.fetch_add(1, Ordering::Relaxed);
             self.dispatch(Some(Timespec::default()), false);
         }
     }
@@ -338,7 +348,14 @@ impl Engine {
             Ok((ready, _)) => ready,
             Err(Errno::INTR) => return false,
             Err(e) => {
-                diag::warn(format_args!("waiting for sockets failed: {e}"));
+                static TOLD: AtomicBool = AtomicBool::new(false);
+                if !TOLD.swap(true, Ordering::Relaxed) {
+                    diag::warn(format_args!("waiting for sockets failed: {e}"));
+                }
+                if wait {
+                    // Somebody has closed our descriptors; that must not cost a CPU as well.
+                    std::thread::sleep(FAILURE_PAUSE);
+                }
                 return false;
             }
         };
