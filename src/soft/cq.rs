@@ -200,6 +200,10 @@ impl Channel {
             let start = Instant::now();
             while self.queue.is_empty() && start.elapsed() < SPIN {
                 engine.poll();
+                if !self.queue.is_blocking() {
+                    // Who does not want to wait does not want to spin either.
+                    break;
+                }
             }
         }
         self.queue.pop(|cq| {

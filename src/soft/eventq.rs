@@ -10,22 +10,32 @@
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsRawFd, OwnedFd, RawFd};
+use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, read, write};
 
 use super::sync::Lock;
 
 pub(super) struct EventQueue<T> {
     fd: OwnedFd,
-    items: Lock<VecDeque<T>>,
+    items: Lock<Items<T>>,
+}
+
+struct Items<T> {
+    queue: VecDeque<T>,
+    /// By how much the descriptor's count is too high, after removals on an old kernel.
+    surplus: usize,
 }
 
 impl<T> EventQueue<T> {
     pub(super) fn new() -> Result<Self, Errno> {
         Ok(EventQueue {
             fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?,
-            items: Lock::new(VecDeque::new()),
+            items: Lock::new(Items {
+                queue: VecDeque::new(),
+                surplus: 0,
+            }),
         })
     }
 
@@ -35,7 +45,12 @@ impl<T> EventQueue<T> {
 
     pub(super) fn push(&self, item: T) {
         let mut items = self.items.lock();
-        items.push_back(item);
+        items.queue.push_back(item);
+        if items.surplus > 0 {
+            // Counted already.
+            items.surplus -= 1;
+            return;
+        }
         // Cannot fail: the count stays far below its limit, and the descriptor is our own.
         let _ = write(&self.fd, &1u64.to_ne_bytes());
     }
@@ -47,9 +62,10 @@ impl<T> EventQueue<T> {
             read(&self.fd, &mut count)?;
             let mut items = self.items.lock();
             // Nothing there: it was removed after it had been counted; wait for the next.
-            if let Some(item) = items.pop_front() {
+            if let Some(item) = items.queue.pop_front() {
                 return Ok(take(item));
             }
+            items.surplus = items.surplus.saturating_sub(1);
         }
     }
 
@@ -57,51 +73,49 @@ impl<T> EventQueue<T> {
     pub(super) fn remove(&self, mut matches: impl FnMut(&T) -> bool) -> Vec<T> {
         let mut items = self.items.lock();
         let mut removed = Vec::new();
-        let mut kept = VecDeque::with_capacity(items.len());
-        while let Some(item) = items.pop_front() {
+        let mut kept = VecDeque::with_capacity(items.queue.len());
+        while let Some(item) = items.queue.pop_front() {
             if matches(&item) {
                 removed.push(item);
             } else {
                 kept.push_back(item);
             }
         }
-        *items = kept;
+        items.queue = kept;
         for _ in &removed {
-            self.uncount();
+            if !self.uncount() {
+                items.surplus += 1;
+            }
         }
         removed
     }
 
     /// Whether something is queued.
     pub(super) fn is_empty(&self) -> bool {
-        self.items.lock().is_empty()
+        self.items.lock().queue.is_empty()
     }
 
-    /// Takes one off the count without waiting, even if the descriptor is a blocking one.
-    fn uncount(&self) {
+    /// Takes one off the count without waiting, even if the descriptor is a blocking one. False if
+    /// the kernel cannot do that.
+    fn uncount(&self) -> bool {
         let mut count = [0; 8];
         let mut bufs = [IoSliceMut::new(&mut count)];
         // Taken; or a reader was faster, and will find the item gone; or an old kernel.
         let taken = preadv2(&self.fd, &mut bufs, u64::MAX, ReadWriteFlags::NOWAIT);
-        if matches!(taken, Err(Errno::OPNOTSUPP | Errno::NOSYS)) {
-            // Look first. A reader that gets in between makes us wait until the next event, and
-            // then takes that one's place.
-            let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
-            let now = Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            };
-            if poll(&mut fds, Some(&now)) == Ok(1) {
-                let _ = read(self.fd.as_fd(), &mut count);
-            }
-        }
+        !matches!(taken, Err(Errno::OPNOTSUPP | Errno::NOSYS))
+    }
+
+    /// Whether the program wants to wait for events in [`EventQueue::pop`].
+    pub(super) fn is_blocking(&self) -> bool {
+        fcntl_getfl(&self.fd).is_ok_and(|flags| !flags.contains(OFlags::NONBLOCK))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::{OFlags, fcntl_setfl};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::fcntl_setfl;
 
     fn readable(queue: &EventQueue<u32>) -> bool {
         let mut fds = [PollFd::new(&queue.fd, PollFlags::IN)];
@@ -137,6 +151,30 @@ mod tests {
         queue.push(5);
         assert_eq!(queue.pop(|x| x), Ok(5));
         assert_eq!(queue.pop(|x| x), Err(Errno::AGAIN));
+    }
+
+    /// As on a kernel where a removed item stays counted.
+    #[test]
+    fn a_count_that_is_too_high_does_no_harm() {
+        let queue = EventQueue::new().unwrap();
+        fcntl_setfl(&queue.fd, OFlags::NONBLOCK).unwrap();
+        let remove_counted = || {
+            let mut items = queue.items.lock();
+            assert!(items.queue.pop_front().is_some());
+            items.surplus += 1;
+        };
+        queue.push(1);
+        remove_counted();
+        queue.push(2);
+        assert_eq!(queue.pop(|x| x), Ok(2));
+        assert!(!readable(&queue));
+        queue.push(3);
+        remove_counted();
+        assert_eq!(queue.pop(|x| x), Err(Errno::AGAIN));
+        queue.push(4);
+        assert!(readable(&queue));
+        assert_eq!(queue.pop(|x| x), Ok(4));
+        assert_eq!(queue.items.lock().surplus, 0);
     }
 
     #[test]
