@@ -188,9 +188,28 @@ pub(super) fn is_mapped(addr: u64, len: u64) -> bool {
     let Some(len) = addr.checked_add(len).map(|end| end - start) else {
         return false;
     };
-    // MS_ASYNC does nothing but walk the mappings.
-    // SAFETY: msync does not change memory, whatever the range is.
-    unsafe { libc::msync(start as *mut libc::c_void, len as usize, libc::MS_ASYNC) == 0 }
+    // One byte for each page.
+    let mut resident = [0u8; 4096];
+    let step = resident.len() as u64 * page_size();
+    let mut done = 0;
+    while done < len {
+        let part = step.min(len - done);
+        // SAFETY: mincore changes no memory but the bytes that it is given, one for each page of
+        // the range, which may be any.
+        let result = unsafe {
+            libc::mincore(
+                (start + done) as *mut libc::c_void,
+                part as usize,
+                resident.as_mut_ptr(),
+            )
+        };
+        match result {
+            0 => done += part,
+            _ if errno() == libc::EAGAIN => {}
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// Whether a range can be registered: mapped as a whole, and readable or writable where it
