@@ -35,6 +35,8 @@ const OUT_MAX: usize = 64;
 const IOV_MAX: usize = 192;
 /// Largest scatter/gather list of a work request.
 pub(super) const SGE_MAX: usize = 32;
+/// Bytes that are sent in one go before others get their turn, in the program and in the engine.
+const PUMP_MAX: usize = 8 << 20;
 /// Rounds of receiving before other connections get their turn.
 const ROUNDS: usize = 16;
 /// How long a target may lack a receive, for each retry that the requester grants; the timer
@@ -135,8 +137,11 @@ pub(super) struct Tx {
     token: Option<Token>,
     /// The carrier takes nothing now; the engine says when it does again.
     blocked: bool,
-    /// The carrier failed.
+    /// A frame that was begun cannot be finished, so the stream cannot go on.
     broken: bool,
+    /// The carrier takes nothing any more. What has arrived before is still read; its end ends the
+    /// connection.
+    deaf: bool,
     /// The peer has said that it leaves: requests cannot be executed any more.
     peer_left: bool,
     /// In error: the requests complete, the first with this status, once no frame of theirs is
@@ -156,7 +161,7 @@ pub(super) struct Tx {
 
 /// What became of an attempt to send.
 enum Sent {
-    Some,
+    Some(usize),
     Blocked,
     Broken,
     /// The first frame's memory is not there.
@@ -174,6 +179,7 @@ impl Tx {
             token: None,
             blocked: false,
             broken: false,
+            deaf: false,
             peer_left: false,
             flush_with: None,
             reply_fault: None,
@@ -326,7 +332,7 @@ impl Tx {
         }
         if list.0.is_empty() {
             uses.clear();
-            return if usable { Sent::Some } else { Sent::Fault };
+            return if usable { Sent::Some(0) } else { Sent::Fault };
         }
         // SAFETY: every part is a header or inline data in this object, or registered memory
         // whose use is held in `uses`.
@@ -336,14 +342,14 @@ impl Tx {
             Ok(n) => {
                 *probe = false;
                 self.consume(n);
-                Sent::Some
+                Sent::Some(n)
             }
             Err(Errno::AGAIN) => Sent::Blocked,
-            Err(Errno::INTR) => Sent::Some,
+            Err(Errno::INTR) => Sent::Some(0),
             Err(Errno::FAULT) if !*probe => {
                 // Somewhere in the list; look at each part in the next attempt.
                 *probe = true;
-                Sent::Some
+                Sent::Some(0)
             }
             Err(_) => Sent::Broken,
         }
@@ -530,20 +536,33 @@ impl Qp {
     pub(super) fn pump(&self, tx: &mut Tx) -> bool {
         let error = self.state() != state::READY;
         if let Some(carrier) = tx.carrier.clone() {
-            while !tx.blocked && !tx.broken {
+            let mut budget = PUMP_MAX;
+            while !tx.blocked && !tx.broken && !tx.deaf {
                 tx.fill(error);
                 if tx.out.is_empty() {
                     break;
                 }
-                match tx.transmit(&*carrier, self.domain) {
-                    Sent::Some => {}
-                    Sent::Fault => tx.front_fault(),
-                    Sent::Broken => tx.broken = true,
-                    Sent::Blocked => {
-                        tx.blocked = true;
-                        if let (Ok(engine), Some(token)) = (engine(), tx.token) {
-                            engine.rewatch(carrier.fd(), token, true);
-                        }
+                let go_on = match tx.transmit(&*carrier, self.domain) {
+                    Sent::Some(n) => {
+                        budget = budget.saturating_sub(n);
+                        budget > 0
+                    }
+                    Sent::Fault => {
+                        tx.front_fault();
+                        true
+                    }
+                    Sent::Broken => {
+                        // Whatever the reason: the receiving side now finds an end.
+                        tx.deaf = true;
+                        carrier.shutdown();
+                        true
+                    }
+                    Sent::Blocked => false,
+                };
+                if !go_on {
+                    tx.blocked = true;
+                    if let (Ok(engine), Some(token)) = (engine(), tx.token) {
+                        engine.rewatch(carrier.fd(), token, true);
                     }
                 }
             }
@@ -553,7 +572,7 @@ impl Qp {
 
     fn needs_attention(&self, tx: &Tx) -> bool {
         if tx.flush_with.is_some() {
-            return tx.broken || !tx.is_request_half_sent();
+            return tx.broken || tx.deaf || !tx.is_request_half_sent();
         }
         (tx.broken && tx.carrier.is_some())
             || tx.reply_fault.is_some()
@@ -1204,7 +1223,9 @@ impl Qp {
                 }
             }
             Kind::Disconnect => {
-                tx.peer_left = true;
+                if std::mem::replace(&mut tx.peer_left, true) {
+                    return Err(Violation("a second disconnect").into());
+                }
                 tx.control.push_back(Header::bare(Kind::DisconnectReply, 0));
                 self.pump(&mut tx);
                 self.attend(rx, &mut tx);
@@ -1278,6 +1299,8 @@ impl Source for Qp {
     }
 
     fn kicked(self: Arc<Self>) {
+        // First, so that what comes up from now on asks again.
+        self.kicked.store(false, Ordering::Release);
         let mut rx = self.rx.lock();
         let mut tx = self.tx.lock();
         self.pump(&mut tx);

@@ -8,7 +8,7 @@
 //! the error state happens with both locked, so that nothing is moved for a request after it was
 //! reported as flushed.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use rdma_sys::{ibv_qp_state, ibv_wc};
@@ -80,6 +80,8 @@ pub struct Qp {
     pub(super) recv_cq: Arc<Cq>,
     pub(super) shared: Option<Arc<SharedQueue>>,
     pub(super) state: AtomicU8,
+    /// The engine was asked to attend and has not begun to.
+    pub(super) kicked: AtomicBool,
     pub(super) peer_num: AtomicU32,
     pub(super) tx: Lock<Tx>,
     pub(super) rx: Lock<Rx>,
@@ -118,6 +120,7 @@ impl Qp {
             recv_cq: attributes.recv_cq,
             shared: attributes.shared,
             state: AtomicU8::new(state::INIT),
+            kicked: AtomicBool::new(false),
             peer_num: AtomicU32::new(0),
             tx: Lock::new(Tx::new(Requester::new(
                 capacity.send,
@@ -251,6 +254,7 @@ impl Qp {
             }
         }
         if let Some(shared) = &self.shared {
+            shared.queue.lock().forget(&self.this);
             // A receive that was meant for this queue pair may serve another.
             shared.wake_waiting();
         }
@@ -294,6 +298,7 @@ impl Qp {
         if self.pump(tx)
             && let Ok(engine) = engine()
             && let Some(this) = self.this.upgrade()
+            && !self.kicked.swap(true, Ordering::AcqRel)
         {
             engine.kick(this as Arc<dyn Source>);
         }

@@ -119,11 +119,25 @@ pub struct Shared {
     pub queue: RecvQueue,
     /// Queue pairs whose peer was told to wait for a receive, with the number of its request.
     waiting: VecDeque<(Weak<Qp>, u32)>,
+    /// Length at which entries of queue pairs that are gone are looked for.
+    prune_at: usize,
 }
+
+/// Fewer entries than this are not worth the look.
+const PRUNE_MIN: usize = 64;
 
 impl Shared {
     pub fn wait(&mut self, qp: Weak<Qp>, seq: u32) {
+        if self.waiting.len() >= self.prune_at {
+            self.waiting.retain(|(qp, _)| qp.strong_count() > 0);
+            self.prune_at = (self.waiting.len() * 2).max(PRUNE_MIN);
+        }
         self.waiting.push_back((qp, seq));
+    }
+
+    /// A queue pair does not wait any more.
+    pub fn forget(&mut self, qp: &Weak<Qp>) {
+        self.waiting.retain(|(waiting, _)| !waiting.ptr_eq(qp));
     }
 
     fn next_waiting(&mut self) -> Option<(Arc<Qp>, u32)> {
@@ -145,6 +159,7 @@ impl SharedQueue {
             queue: Lock::new(Shared {
                 queue: RecvQueue::new(capacity, max_sge),
                 waiting: VecDeque::new(),
+                prune_at: PRUNE_MIN,
             }),
             domain: Lock::new(Some(domain)),
             users: AtomicU32::new(0),
@@ -180,7 +195,8 @@ impl SharedQueue {
     }
 
     /// Tells everybody who waits that there are receives now. Those who come too late ask to
-    /// wait again.
+    /// wait again. Not only as many as there are receives: a peer that was told and does not come
+    /// would keep a receive from the others.
     pub fn wake_waiting(&self) {
         let mut budget = self.queue.lock().waiting.len();
         while budget > 0 {

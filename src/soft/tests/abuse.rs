@@ -256,3 +256,54 @@ fn too_many_reads() {
     home.close();
     listener.close();
 }
+
+/// Every disconnect would be owed an answer, and the peer need not fetch any.
+#[test]
+fn disconnecting_twice_ends_the_connection() {
+    let listener = Listener::new();
+    let home = Home::new();
+    let (mut raw, end) = Raw::connect(&listener, home, Options::default());
+    raw.send(&Header::bare(Kind::Disconnect, 0));
+    assert_eq!(raw.frame().0.kind, Kind::DisconnectReply);
+    raw.send(&Header::bare(Kind::Disconnect, 0));
+    assert!(raw.is_ended());
+    end.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+    let events = end.events;
+    end.close();
+    events.close();
+    home.close();
+    listener.close();
+}
+
+/// What the peer has sent counts, even if it closes the connection right after that while a
+/// request is still being sent.
+#[test]
+fn a_refusal_is_not_lost_with_the_connection() {
+    let listener = Listener::new();
+    let home = Home::new();
+    let memory = Memory::filled(home, 16 << 20, 3);
+    for round in 0..20 {
+        let (mut raw, end) = Raw::connect(&listener, home, Options::default());
+        for wr_id in [1, 2] {
+            let mut sges = [memory.sge(0, 16 << 20)];
+            let wr = request(wr_id, ibv_wr_opcode::IBV_WR_RDMA_WRITE, &mut sges);
+            assert_eq!(end.post(&mut remote(wr, 0x1000, 5)), 0);
+        }
+        let mut bytes = [0; wire::HEADER_LEN];
+        raw.0.read_exact(&mut bytes).unwrap();
+        let first = Header::decode(&bytes).unwrap();
+        let mut refusal = Header::bare(Kind::Nak, first.seq);
+        refusal.code = wire::NakCode::RemoteAccess as u8;
+        raw.send(&refusal);
+        drop(raw);
+        let seen = end.sent(2);
+        assert_eq!(seen, [(1, 10), (2, 5)], "round {round}");
+        end.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+        let events = end.events;
+        end.close();
+        events.close();
+    }
+    drop(memory);
+    home.close();
+    listener.close();
+}
