@@ -39,6 +39,7 @@ mod responder;
 mod sync;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 pub mod tests;
 pub mod verbs;
 pub mod wire;
