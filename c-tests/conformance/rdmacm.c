@@ -76,7 +76,7 @@ rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void 
 int
 rdma_destroy_id(struct rdma_cm_id *id)
 {
-	/* counted by the id it is about: some libraries leak ids that others release */
+	/* counted by the id it is about, as rejecting is: some libraries leave ids that others reject and release */
 	struct script_verdict verdict = script_judge_nth("rdma_destroy_id", script_index(id));
 	char call[96];
 	snprintf(call, sizeof(call), "rdma_destroy_id(%s)", script_name(id));
@@ -272,7 +272,7 @@ rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 int
 rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len)
 {
-	struct script_verdict verdict = script_judge("rdma_reject");
+	struct script_verdict verdict = script_judge_nth("rdma_reject", script_index(id));
 	char call[96];
 	snprintf(call, sizeof(call), "rdma_reject(%s, private_data=%s, private_data_len=%u)",
 			script_name(id), private_data ? "set" : "NULL", private_data_len);

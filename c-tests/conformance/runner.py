@@ -85,8 +85,9 @@ WITHOUT_NATIVE = re.compile(r'old-userland')
 NO_FAILURES = re.compile(r'^(long_operations|unknown_flush|thresholds|default_log|texts)|old-userland')
 
 # One call of the provider in a trace. Moving an id back to a channel of its own is no call that can be
-# made to fail, and the release of an id counts by the id (rdmacm.c).
-CALL = re.compile(r'^    (?!rdma_migrate_id\(id#\d+, NULL\))(\w+)\((?:(?<=rdma_destroy_id\()id#(\d+))?', re.M)
+# made to fail; rejecting and releasing an id count by the id (rdmacm.c).
+CALL = re.compile(r'^    (?!rdma_migrate_id\(id#\d+, NULL\))(\w+)\('
+                  r'(?:(?:(?<=rdma_destroy_id\()|(?<=rdma_reject\())id#(\d+))?', re.M)
 
 
 class Library:
