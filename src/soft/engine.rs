@@ -98,6 +98,8 @@ const SPIN: Duration = Duration::from_micros(50);
 /// How long it leaves the sockets to a polling thread before it looks whether that still polls.
 const LEASE_MIN: Duration = Duration::from_micros(50);
 const LEASE_MAX: Duration = Duration::from_millis(1);
+/// How often, in nanoseconds, a stand-in looks whether it is still needed.
+const STAND_IN_LOOK: i64 = 20_000_000;
 /// Pause when the sockets cannot be waited for.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 /// A thread that looks less often than this does not count as polling.
@@ -198,6 +200,49 @@ impl Engine {
             epoll::EventData::new_u64(token.0),
             flags(write),
         );
+    }
+
+    /// Does not look for bytes to read until [`Engine::rewatch`]; reports at most an end.
+    pub(super) fn mute(&self, fd: impl AsFd, token: Token) {
+        let data = epoll::EventData::new_u64(token.0);
+        let _ = epoll::modify(&self.epoll, fd, data, epoll::EventFlags::ONESHOT);
+    }
+
+    /// Has another thread do the engine's work until the result is dropped, as the caller, which
+    /// may be the engine's thread, will be busy for long. `None` if there can be no more threads.
+    pub(super) fn stand_in(&'static self) -> Option<StandIn> {
+        let done = Arc::new(AtomicBool::new(false));
+        let guard = StandIn(Arc::clone(&done));
+        let all = SignalsBlocked::new();
+        let started = std::thread::Builder::new()
+            .name("rpma-soft-2".into())
+            .spawn(move || self.run_until(&done));
+        drop(all);
+        started.ok().map(|_| guard)
+    }
+
+    fn run_until(&self, done: &AtomicBool) {
+        loop {
+            let next = self.run_timers();
+            self.run_kicks();
+            // Here, where nothing is left undone that this thread was woken for.
+            if done.load(Ordering::Acquire) {
+                break;
+            }
+            let timeout = match next {
+                Some(next) if next.tv_sec == 0 => next.tv_nsec.min(STAND_IN_LOOK),
+                _ => STAND_IN_LOOK,
+            };
+            self.dispatch(
+                Some(Timespec {
+                    tv_sec: 0,
+                    tv_nsec: timeout,
+                }),
+                true,
+            );
+        }
+        // The engine's thread may not know of the next timer.
+        self.wake();
     }
 
     /// Stops watching a descriptor; its source may still get an event that is under way.
@@ -405,6 +450,15 @@ impl Engine {
                 source.expired(due.purpose);
             }
         }
+    }
+}
+
+/// As long as it lives, another thread does the engine's work.
+pub(super) struct StandIn(Arc<AtomicBool>);
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 

@@ -37,6 +37,12 @@ const IOV_MAX: usize = 192;
 pub(super) const SGE_MAX: usize = 32;
 /// Bytes that are sent in one go before others get their turn, in the program and in the engine.
 const PUMP_MAX: usize = 8 << 20;
+/// A flush of so much may take the peer longer than it may otherwise be silent.
+const PATIENT_FLUSH: u64 = 4 << 10;
+/// A flush of so much is worth a thread that serves other connections meanwhile.
+const LONG_FLUSH: u64 = 8 << 20;
+/// How often a timer that expires during such a flush looks for its end.
+const FLUSH_LOOK: Duration = Duration::from_millis(100);
 /// Rounds of receiving before other connections get their turn.
 const ROUNDS: usize = 16;
 /// How long a target may lack a receive, for each retry that the requester grants; the timer
@@ -155,6 +161,8 @@ pub(super) struct Tx {
     requests_next: bool,
     rnr_retry: u8,
     rnr_deadline: Option<Instant>,
+    /// The newest flush that may take the peer long.
+    long_flush: Option<u64>,
     list: IoList,
     uses: Vec<RegionUse>,
 }
@@ -187,6 +195,7 @@ impl Tx {
             requests_next: false,
             rnr_retry: RNR_FOREVER,
             rnr_deadline: None,
+            long_flush: None,
             list: IoList::default(),
             uses: Vec::new(),
         }
@@ -250,6 +259,12 @@ impl Tx {
         let Some(frame) = self.requester.next_frame() else {
             return false;
         };
+        if is_disk_flush(&frame.header, PATIENT_FLUSH)
+            && self.long_flush.replace(frame.index).is_none()
+            && let Some(carrier) = &self.carrier
+        {
+            carrier.be_patient(true);
+        }
         let payload = if frame.header.payload_len() > 0 {
             Payload::Request(frame.index, frame.offset)
         } else {
@@ -561,7 +576,10 @@ impl Qp {
                 };
                 if !go_on {
                     tx.blocked = true;
-                    if let (Ok(engine), Some(token)) = (engine(), tx.token) {
+                    // During a flush nobody could take the event; the end of the flush sees to it.
+                    if !self.flushing.load(Ordering::Acquire)
+                        && let (Ok(engine), Some(token)) = (engine(), tx.token)
+                    {
                         engine.rewatch(carrier.fd(), token, true);
                     }
                 }
@@ -1153,15 +1171,41 @@ impl Qp {
             .ok_or(NakCode::RemoteAccess)?;
         let _guard = region.enter().ok_or(NakCode::RemoteAccess)?;
         if header.code & wire::FLUSH_PERSISTENT != 0 {
-            // In place: what comes after this flush must wait for it, and other connections
-            // wait as well while a large range is written to a disk.
+            // In place: what comes after this flush must wait for it.
             let (addr, len) = if whole { region.range() } else { (addr, len) };
-            region
-                .extents()
-                .persist(addr, len)
-                .map_err(|_| NakCode::RemoteOperation)?;
+            let persist = || region.extents().persist(addr, len);
+            let result = if len >= LONG_FLUSH {
+                self.while_others_go_on(persist)
+            } else {
+                persist()
+            };
+            result.map_err(|_| NakCode::RemoteOperation)?;
         }
         Ok(())
+    }
+
+    /// Runs what takes long with the receiving side locked, while another thread serves the other
+    /// connections.
+    fn while_others_go_on<R>(&self, run: impl FnOnce() -> R) -> R {
+        let Ok(engine) = engine() else {
+            return run();
+        };
+        {
+            let tx = self.tx.lock();
+            self.flushing.store(true, Ordering::Release);
+            if let (Some(carrier), Some(token)) = (&tx.carrier, tx.token) {
+                engine.mute(carrier.fd(), token);
+            }
+        }
+        let stand_in = engine.stand_in();
+        let result = run();
+        drop(stand_in);
+        let tx = self.tx.lock();
+        self.flushing.store(false, Ordering::Release);
+        if let (Some(carrier), Some(token)) = (&tx.carrier, tx.token) {
+            engine.rewatch(carrier.fd(), token, tx.blocked);
+        }
+        result
     }
 
     /// Handles a frame that is no request; may make local memory the target of its payload.
@@ -1171,7 +1215,16 @@ impl Qp {
         let mut complete = |c| overrun = overrun.and(self.push_sent(c));
         let mut tx = self.tx.lock();
         match header.kind {
-            Kind::Ack if ready => tx.requester.acknowledge(header.seq, &mut complete)?,
+            Kind::Ack if ready => {
+                tx.requester.acknowledge(header.seq, &mut complete)?;
+                if let Some(index) = tx.long_flush
+                    && tx.requester.is_done(index)
+                    && let Some(carrier) = &tx.carrier
+                {
+                    carrier.be_patient(false);
+                    tx.long_flush = None;
+                }
+            }
             Kind::Nak if ready => {
                 let code = NakCode::from_byte(header.code).unwrap_or(NakCode::RemoteOperation);
                 tx.requester
@@ -1261,7 +1314,7 @@ impl Qp {
 
 impl Source for Qp {
     fn ready(self: Arc<Self>, readiness: Readiness, wait: bool) {
-        let mut rx = if wait {
+        let mut rx = if wait && !self.flushing.load(Ordering::Acquire) {
             self.rx.lock()
         } else {
             match self.rx.try_lock() {
@@ -1288,7 +1341,14 @@ impl Source for Qp {
         }
     }
 
-    fn expired(self: Arc<Self>, _purpose: u32) {
+    fn expired(self: Arc<Self>, purpose: u32) {
+        if self.flushing.load(Ordering::Acquire)
+            && let Ok(engine) = engine()
+        {
+            let this = Arc::clone(&self) as Arc<dyn Source>;
+            engine.after(FLUSH_LOOK, Arc::downgrade(&this), purpose);
+            return;
+        }
         let mut rx = self.rx.lock();
         let mut tx = self.tx.lock();
         if tx.rnr_deadline.is_some_and(|at| at <= Instant::now()) && tx.requester.is_paused() {
@@ -1301,11 +1361,22 @@ impl Source for Qp {
     fn kicked(self: Arc<Self>) {
         // First, so that what comes up from now on asks again.
         self.kicked.store(false, Ordering::Release);
+        if self.flushing.load(Ordering::Acquire) {
+            // Whoever flushes attends when it is done.
+            return;
+        }
         let mut rx = self.rx.lock();
         let mut tx = self.tx.lock();
         self.pump(&mut tx);
         self.attend(&mut rx, &mut tx);
     }
+}
+
+/// Whether a request may have the target write to its disk, and as much as this.
+fn is_disk_flush(header: &Header, len: u64) -> bool {
+    header.kind == Kind::Flush
+        && header.code & wire::FLUSH_PERSISTENT != 0
+        && (header.code & wire::FLUSH_WHOLE_REGION != 0 || header.wide() >= len)
 }
 
 /// The parts that come after the first `done` bytes.

@@ -82,6 +82,8 @@ pub struct Qp {
     pub(super) state: AtomicU8,
     /// The engine was asked to attend and has not begun to.
     pub(super) kicked: AtomicBool,
+    /// A long flush is under way, with the receiving side locked: the engine must not wait for it.
+    pub(super) flushing: AtomicBool,
     pub(super) peer_num: AtomicU32,
     pub(super) tx: Lock<Tx>,
     pub(super) rx: Lock<Rx>,
@@ -121,6 +123,7 @@ impl Qp {
             shared: attributes.shared,
             state: AtomicU8::new(state::INIT),
             kicked: AtomicBool::new(false),
+            flushing: AtomicBool::new(false),
             peer_num: AtomicU32::new(0),
             tx: Lock::new(Tx::new(Requester::new(
                 capacity.send,

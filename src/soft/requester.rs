@@ -200,6 +200,11 @@ impl Requester {
         self.wqes.get_mut(slot)
     }
 
+    /// Whether a request was acknowledged.
+    pub(super) fn is_done(&self, index: u64) -> bool {
+        index < self.head
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.head == self.tail
     }

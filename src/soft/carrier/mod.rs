@@ -31,6 +31,9 @@ pub trait Carrier: Send + Sync {
     /// Readable when bytes (or the end) can be received, writable when some can be sent.
     fn fd(&self) -> BorrowedFd<'_>;
 
+    /// The peer may (or may not any more) stop receiving for long: it has to write to a disk first.
+    fn be_patient(&self, patient: bool);
+
     /// Ends both directions.
     fn shutdown(&self);
 }

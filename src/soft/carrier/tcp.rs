@@ -21,8 +21,12 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 /// How many such requests may stay unanswered.
 const KEEPALIVE_PROBES: u32 = 8;
 
+/// As [`TIMEOUT_PER_RETRY`], as a whole, while the other host writes to its disk.
+const DISK_TIMEOUT: Duration = Duration::from_secs(600);
+
 pub(crate) struct Tcp {
     socket: OwnedFd,
+    patience: Duration,
 }
 
 impl Tcp {
@@ -30,9 +34,10 @@ impl Tcp {
     pub(crate) fn new(socket: OwnedFd, retry_count: u8) -> Self {
         // Makes a failure show sooner; without it all works as well.
         let patience = TIMEOUT_PER_RETRY * (u32::from(retry_count) + 1);
-        let _ = sockopt::set_tcp_user_timeout(&socket, patience.as_millis() as u32);
         Self::watch_for_silence(&socket);
-        Tcp { socket }
+        let tcp = Tcp { socket, patience };
+        tcp.be_patient(false);
+        tcp
     }
 
     /// Has the kernel notice when the other host is gone though nothing is sent: from the first
@@ -74,6 +79,12 @@ impl Carrier for Tcp {
 
     fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    fn be_patient(&self, patient: bool) {
+        // A window that stays closed counts as well, though the other host is alive.
+        let timeout = if patient { DISK_TIMEOUT } else { self.patience };
+        let _ = sockopt::set_tcp_user_timeout(&self.socket, timeout.as_millis() as u32);
     }
 
     fn shutdown(&self) {

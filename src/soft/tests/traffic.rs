@@ -656,6 +656,42 @@ fn extended_posting_flushes_and_writes_atomically() {
     pair.close();
 }
 
+/// Flushes of a size that has another thread serve the connections meanwhile, with requests behind
+/// them and messages in the other direction.
+#[test]
+fn large_flushes_are_followed_by_what_comes_after_them() {
+    const LEN: usize = 9 << 20;
+    let pair = Pair::new();
+    let (client, server) = (&pair.client, &pair.server);
+    let target = Memory::new(server.home, LEN, ALL_RIGHTS);
+    let base = target.addr().next_multiple_of(8);
+    let at = (base - target.addr()) as usize;
+    for round in 1..=10u64 {
+        assert_eq!(client.post_recv(3 * round, &mut []), 0);
+        // SAFETY: a queue pair of ours, made with these operations.
+        unsafe {
+            let ex = (fabric().ibv_qp_to_qp_ex)(client.qp);
+            (*ex).wr_start.unwrap()(ex);
+            (*ex).wr_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
+            (*ex).wr_id = 3 * round;
+            (*ex).wr_flush.unwrap()(ex, target.key(), base, LEN - 8, 2, 0);
+            (*ex).wr_id = 3 * round + 1;
+            (*ex).wr_atomic_write.unwrap()(ex, target.key(), base, (&raw const round).cast());
+            (*ex).wr_id = 3 * round + 2;
+            (*ex).wr_flush.unwrap()(ex, target.key(), base, 0, 2, 1);
+            assert_eq!((*ex).wr_complete.unwrap()(ex), 0);
+        }
+        assert_eq!(server.post(&mut request(round, IBV_WR_SEND, &mut [])), 0);
+        let done = [3 * round, 3 * round + 1, 3 * round + 2].map(|id| (id, OK));
+        assert_eq!(client.sent(3), done);
+        assert_eq!(target.read()[at..at + 8], round.to_ne_bytes());
+        assert_eq!(client.received(1), [(3 * round, OK)]);
+        assert_eq!(server.sent(1), [(round, OK)]);
+    }
+    drop(target);
+    pair.close();
+}
+
 /// Many queue pairs on one shared receive queue, all of which have to wait.
 #[test]
 fn shared_receives_wake_everybody_who_waits() {
