@@ -60,7 +60,7 @@ demo: demo-deps all ## a log replicator: what it acknowledges is there, also aft
 demo-deps:
 	@$(DEPS) demo
 
-check: check-deps lint check-rust check-abi check-c check-net-quick check-abuse $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
+check: check-deps lint check-rust check-abi check-c check-net-quick check-abuse check-softverbs $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
 
 check-deps:
 	@$(DEPS) check $(if $(EXAMPLES),examples)
@@ -85,6 +85,11 @@ check-net-quick: check-deps all
 
 check-abuse: check-deps all ## hostile peers, crowds of connections, threads and forks
 	$(RUN) c-tests/abuse/run
+
+check-softverbs: check-deps ## the C tests, with the original library over the software fabric
+	$(CARGO) build --release --locked --package softverbs
+	RPMA_FABRIC=soft $(RUN) c-tests/run --oracle --lib "$$(c-tests/abi/run --original-lib)" --header include \
+		--verbs $(BUILT) --build target/c-tests-original
 
 check-examples: check-deps all ## the programs in EXAMPLES, on the software fabric
 	@test -n "$(EXAMPLES)" || { echo "say which: make $@ EXAMPLES=DIR" >&2; exit 2; }
@@ -133,5 +138,5 @@ uninstall: ## remove what install put down
 clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
-.PHONY: help all deps demo demo-deps check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-examples check-rdma \
+.PHONY: help all deps demo demo-deps check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-softverbs check-examples check-rdma \
 	check-original conformance check-fault header install uninstall clean
