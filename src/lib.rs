@@ -15,6 +15,10 @@
 //!
 //! `unsafe` lives in `capi`, `verbs`, `sys`, and the parts of `soft` that touch registered memory
 //! or fill C structures.
+#![cfg_attr(
+    not(feature = "capi"),
+    allow(dead_code, reason = "the C interface is what uses the core")
+)]
 
 pub mod conn;
 pub mod conn_cfg;
