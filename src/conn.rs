@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rdma_sys::{ibv_sge, ibv_wr_opcode, rdma_cm_event_type as cm};
 
-use crate::conn_req::Queues;
+use crate::conn_req::{Queues, Role};
 use crate::cq::CompletionQueue;
 use crate::error::{Error, FirstError};
 use crate::fault;
@@ -128,46 +128,30 @@ pub(crate) fn abandon(id: QpId, queues: Queues) {
     drop(queues);
 }
 
-/// As [`abandon`], for a connection that may be accepted already.
-fn give_up(id: QpId, queues: Queues, start: Start) {
+/// As [`abandon`], for a connection that the passive side has accepted already.
+fn give_up(id: QpId, queues: Queues, role: Role) {
     let _kept = errno::Preserve::new();
-    if start == Start::Accepted {
+    if role == Role::Passive {
         let _ = id.disconnect(c"rpma_conn_new_accept");
     }
     abandon(id, queues);
 }
 
-/// How a connection starts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Start {
-    /// Undecided yet: to be requested.
-    Requested,
-    /// Accepted already: ended properly if it cannot be completed.
-    Accepted,
-}
-
 impl Connection {
-    /// Makes the connection of a request that is still to be sent.
-    pub(crate) fn new(id: QpId, queues: Queues, peer: Shared<Peer>) -> Result<Self, Error> {
-        Self::assemble(id, queues, peer, Start::Requested)
-    }
-
-    /// Makes the connection of a request that was accepted just now.
-    pub(crate) fn new_accepted(
+    /// Makes the connection of a request: of the active side's, which is still to be sent, or of
+    /// the passive side's, which was accepted just now. Gives the identifier an event channel of
+    /// its own, and the connection its way to flush.
+    pub(crate) fn new(
         id: QpId,
         queues: Queues,
         peer: Shared<Peer>,
+        role: Role,
     ) -> Result<Self, Error> {
-        Self::assemble(id, queues, peer, Start::Accepted)
-    }
-
-    /// Gives the identifier an event channel of its own, and the connection its way to flush.
-    fn assemble(id: QpId, queues: Queues, peer: Shared<Peer>, start: Start) -> Result<Self, Error> {
         const FUNCTION: &CStr = c"rpma_conn_new";
         let events = match EventChannel::create(peer.device().provider(), FUNCTION) {
             Ok(events) => events,
             Err(error) => {
-                give_up(id, queues, start);
+                give_up(id, queues, role);
                 return Err(error);
             }
         };
@@ -186,7 +170,7 @@ impl Connection {
             }),
             Err(error) => {
                 // The identifier may be on the channel, which ends after it.
-                give_up(id, queues, start);
+                give_up(id, queues, role);
                 Err(error)
             }
         }

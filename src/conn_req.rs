@@ -22,7 +22,7 @@ use crate::verbs::cq::CompletionChannel;
 
 /// Which side asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+pub(crate) enum Role {
     /// This side asks the other one.
     Active,
     /// The other side asked this one.
@@ -223,7 +223,7 @@ impl ConnRequest {
     pub(crate) fn connect(self, private_data: &[u8]) -> Result<Connection, Error> {
         match self.role {
             Role::Active => {
-                let connection = Connection::new(self.id, self.queues, self.peer)?;
+                let connection = Connection::new(self.id, self.queues, self.peer, self.role)?;
                 match connection.request(private_data) {
                     Ok(()) => Ok(connection),
                     Err(error) => {
@@ -239,7 +239,7 @@ impl ConnRequest {
                     abandon(self.id, self.queues);
                     return Err(error);
                 }
-                let connection = Connection::new_accepted(self.id, self.queues, self.peer)?;
+                let connection = Connection::new(self.id, self.queues, self.peer, self.role)?;
                 connection.set_private_data(self.private_data);
                 Ok(connection)
             }
