@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use super::cm::MAX_READS;
 use super::link::SGE_MAX;
+use crate::verbs::context::{CAP_ATOMIC_WRITE, CAP_FLUSH_GLOBAL, CAP_FLUSH_PERSISTENT};
 
 /// Name of the device.
 pub(super) const NAME: &str = "rpma_soft0";
@@ -26,11 +27,6 @@ pub(super) const MAX_WR: u32 = 1 << 16;
 pub(super) const MAX_CQE: c_int = (1 << 22) - 1;
 /// Most bytes that a request may carry inline.
 pub(super) const MAX_INLINE: u32 = 1024;
-
-/// Capability bits in `device_cap_flags_ex`.
-const CAP_FLUSH_GLOBAL: u64 = 1 << 38;
-const CAP_FLUSH_PERSISTENT: u64 = 1 << 39;
-const CAP_ATOMIC_WRITE: u64 = 1 << 40;
 
 const ODP_SUPPORT: u64 = 1;
 const ODP_SEND_RECV_WRITE_READ: u32 = 0b1111;

@@ -215,49 +215,44 @@ pub(super) fn is_mapped(addr: u64, len: u64) -> bool {
 /// Whether a range can be registered: mapped as a whole, and readable or writable where it
 /// begins. A range with holes in its protection is found out when it is used.
 pub(super) fn is_registrable(addr: u64, len: u64, writable: bool) -> bool {
-    addr != 0 && is_mapped(addr, len) && touch(addr, writable) != Some(false)
+    addr != 0 && is_mapped(addr, len) && touch(addr, 1, writable) != Some(false)
 }
 
-/// Has the kernel touch the page of an address as an access would, without changing it: whether
-/// that went well; `None` if the kernel cannot be asked (before 5.14).
-fn touch(addr: u64, for_writing: bool) -> Option<bool> {
-    const MADV_POPULATE_READ: libc::c_int = 22;
-    const MADV_POPULATE_WRITE: libc::c_int = 23;
-
-    let populate = |addr: u64, advice| {
-        let page = addr & !(page_size() - 1);
-        // SAFETY: populating faults a page in as an access would and changes no content.
-        unsafe { libc::madvise(page as *mut libc::c_void, page_size() as usize, advice) == 0 }
+/// Gives the kernel advice about the pages of a range that changes none of their content, such as
+/// to fault them in as an access would. The answer is errno's.
+pub(super) fn advise(addr: u64, len: u64, advice: libc::c_int) -> Result<(), libc::c_int> {
+    let start = addr & !(page_size() - 1);
+    let Some(end) = addr.checked_add(len) else {
+        return Err(libc::ENOMEM);
     };
-    let advice = if for_writing {
-        MADV_POPULATE_WRITE
-    } else {
-        MADV_POPULATE_READ
-    };
-    if populate(addr, advice) {
-        return Some(true);
+    // SAFETY: the kinds of advice that are given here change no content; the kernel checks the
+    // range.
+    match unsafe { libc::madvise(start as *mut libc::c_void, (end - start) as usize, advice) } {
+        0 => Ok(()),
+        _ => Err(errno()),
     }
-    // EINVAL means that the protection forbids the access, or that the kernel does not know the
-    // advice.
-    let number = errno();
-    (number != libc::EINVAL || knows_populate()).then_some(false)
 }
 
-/// Whether the kernel knows how to populate: it must succeed on our own data.
-pub(super) fn knows_populate() -> bool {
-    const MADV_POPULATE_READ: libc::c_int = 22;
+/// Has the kernel touch the pages of a range as an access would, without changing them: whether
+/// that went well; `None` if the kernel cannot be asked (before 5.14).
+pub(super) fn touch(addr: u64, len: u64, for_writing: bool) -> Option<bool> {
     static KNOWN: OnceLock<bool> = OnceLock::new();
-    *KNOWN.get_or_init(|| {
-        let page = (&raw const KNOWN) as u64 & !(page_size() - 1);
-        // SAFETY: as in `touch`.
-        unsafe {
-            libc::madvise(
-                page as *mut libc::c_void,
-                page_size() as usize,
-                MADV_POPULATE_READ,
-            ) == 0
+    let advice = if for_writing {
+        libc::MADV_POPULATE_WRITE
+    } else {
+        libc::MADV_POPULATE_READ
+    };
+    match advise(addr, len, advice) {
+        Ok(()) => Some(true),
+        // The protection forbids the access, or the kernel does not know the advice: then it
+        // fails on our own data, too.
+        Err(libc::EINVAL) => {
+            let ours = (&raw const KNOWN) as u64;
+            let known = KNOWN.get_or_init(|| advise(ours, 1, libc::MADV_POPULATE_READ).is_ok());
+            known.then_some(false)
         }
-    })
+        Err(_) => Some(false),
+    }
 }
 
 /// As [`touch`] for writing, by a way that every kernel knows: an atomic addition of nothing.
@@ -312,11 +307,11 @@ pub(super) fn store_atomic(addr: u64, value: u64) -> Result<(), Fault> {
     if !addr.is_multiple_of(8) || addr == 0 {
         return Err(Fault);
     }
-    if !touch(addr, true).unwrap_or_else(|| touch_by_futex(addr)) {
+    if !touch(addr, 8, true).unwrap_or_else(|| touch_by_futex(addr)) {
         return Err(Fault);
     }
-    // SAFETY: aligned, and writable as the kernel has just found; registered for remote writing, so shared with the
-    // program only as memory that a device may change at any time.
+    // SAFETY: aligned, and writable as the kernel has just found; registered for remote writing,
+    // so shared with the program only as memory that a device may change at any time.
     let cell = unsafe { AtomicU64::from_ptr(addr as *mut u64) };
     cell.store(value, Ordering::SeqCst);
     fence(Ordering::SeqCst);
@@ -440,13 +435,13 @@ mod tests {
         let writable = page(ProtFlags::READ | ProtFlags::WRITE);
         let constant = page(ProtFlags::READ);
         assert!(touch_by_futex(writable));
-        assert_eq!(touch(writable, true), Some(true));
+        assert_eq!(touch(writable, 1, true), Some(true));
         assert!(!touch_by_futex(constant));
-        assert_eq!(touch(constant, true), Some(false));
-        assert_eq!(touch(constant, false), Some(true));
+        assert_eq!(touch(constant, 1, true), Some(false));
+        assert_eq!(touch(constant, 1, false), Some(true));
         unmap(writable);
         unmap(constant);
         assert!(!touch_by_futex(writable));
-        assert_eq!(touch(writable, true), Some(false));
+        assert_eq!(touch(writable, 1, true), Some(false));
     }
 }

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{Ordering, fence};
 
-use super::mem::{Fault, errno, is_mapped, knows_populate, page_size};
+use super::mem::{Fault, is_mapped, page_size, touch};
 
 /// The parts of a region that are persistent memory mapped directly: durable once they have left
 /// the CPU's caches. In order, and not overlapping.
@@ -126,20 +126,6 @@ fn sync_file(from: u64, to: u64) -> Result<(), Fault> {
     if result == 0 { Ok(()) } else { Err(Fault) }
 }
 
-/// Whether a range can be accessed: mapped, and with files behind it that are long enough.
-#[cfg(target_arch = "x86_64")]
-fn is_readable(from: u64, to: u64) -> bool {
-    const MADV_POPULATE_READ: libc::c_int = 22;
-    let start = from & !(page_size() - 1);
-    let len = (to - start) as usize;
-    // SAFETY: populating faults pages in as an access would and changes no content.
-    if unsafe { libc::madvise(start as *mut libc::c_void, len, MADV_POPULATE_READ) } == 0 {
-        return true;
-    }
-    // Kernels before 5.14 do not know the advice; then the next best look must do.
-    errno() == libc::EINVAL && !knows_populate() && is_mapped(from, to - from)
-}
-
 const CACHE_LINE: u64 = 64;
 
 /// Writes the cache lines of a range back to persistent memory.
@@ -171,7 +157,9 @@ fn write_back(from: u64, to: u64) -> Result<(), Fault> {
             Way::Clflush
         }
     });
-    if !is_readable(from, to) {
+    // Mapped, and with files behind it that are long enough; where the kernel cannot be asked for
+    // that, the next best look must do.
+    if !touch(from, to - from, false).unwrap_or_else(|| is_mapped(from, to - from)) {
         return Err(Fault);
     }
     let mut line = from & !(CACHE_LINE - 1);

@@ -17,9 +17,9 @@ use super::provider::Provider;
 use crate::error::Error;
 
 /// Capability bits of `device_cap_flags_ex` (as the kernel defines them).
-const CAP_FLUSH_GLOBAL: u64 = 1 << 38;
-const CAP_FLUSH_PERSISTENT: u64 = 1 << 39;
-const CAP_ATOMIC_WRITE: u64 = 1 << 40;
+pub(crate) const CAP_FLUSH_GLOBAL: u64 = 1 << 38;
+pub(crate) const CAP_FLUSH_PERSISTENT: u64 = 1 << 39;
+pub(crate) const CAP_ATOMIC_WRITE: u64 = 1 << 40;
 
 /// A device that the fabric opened. Borrowed: the fabric keeps it open for the process's life.
 #[derive(Clone, Copy)]

@@ -305,8 +305,6 @@ unsafe extern "C" fn advise_mr(
 ) -> c_int {
     use ib_uverbs_advise_mr_advice::*;
     const FLUSH: u32 = 1;
-    const MADV_POPULATE_READ: c_int = 22;
-    const MADV_POPULATE_WRITE: c_int = 23;
 
     if let Err(error) = alive() {
         return error.raw_os_error();
@@ -315,8 +313,10 @@ unsafe extern "C" fn advise_mr(
         return libc::EINVAL;
     }
     let (way, rights) = match advice {
-        IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH => (MADV_POPULATE_READ, 0),
-        IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE => (MADV_POPULATE_WRITE, access::LOCAL_WRITE),
+        IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH => (libc::MADV_POPULATE_READ, 0),
+        IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE => {
+            (libc::MADV_POPULATE_WRITE, access::LOCAL_WRITE)
+        }
         IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => (libc::MADV_WILLNEED, 0),
         _ => return libc::EOPNOTSUPP,
     };
@@ -335,15 +335,10 @@ unsafe extern "C" fn advise_mr(
         let Some(_guard) = region.enter() else {
             return libc::EFAULT;
         };
-        let page = sge.addr & !(mem::page_size() - 1);
-        let len = (sge.addr + len - page) as usize;
-        // SAFETY: these kinds of advice change no content; the kernel checks the range.
-        if unsafe { libc::madvise(page as *mut c_void, len, way) } != 0 {
-            match mem::errno() {
-                // An older kernel: it is advice, and doing nothing follows it.
-                libc::EINVAL | libc::EAGAIN => {}
-                error => return error,
-            }
+        match mem::advise(sge.addr, len, way) {
+            // An older kernel: it is advice, and doing nothing follows it.
+            Ok(()) | Err(libc::EINVAL | libc::EAGAIN) => {}
+            Err(error) => return error,
         }
     }
     0
