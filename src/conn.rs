@@ -373,12 +373,12 @@ impl Connection {
         let remote = dst.at(offset, value.len(), FUNCTION);
         let qp = self.id.qp();
         let wr_id = operation.wr_id;
-        let mut flags = operation.completion.send_flags();
         // The fence keeps the write behind a read that stands in for a flush.
-        if !qp.can_flush() {
-            flags |= FENCE;
-        }
-        if let Some(posted) = qp.post_atomic_write(remote, value, wr_id, flags, FUNCTION) {
+        let fence = || if self.flush.may_read() { FENCE } else { 0 };
+        let flags = operation.completion.send_flags();
+        if let Some(posted) =
+            qp.post_atomic_write(remote, value, wr_id, || flags | fence(), FUNCTION)
+        {
             return posted;
         }
         let request = SendRequest {

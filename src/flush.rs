@@ -51,6 +51,8 @@ impl FlushType {
 /// How a connection flushes.
 pub(crate) enum Flush {
     Native,
+    /// Natively to visibility; there is no native flush to persistence of ordinary memory.
+    NativeVisibility(ReadBack),
     ReadBack(ReadBack),
 }
 
@@ -63,13 +65,25 @@ pub(crate) struct ReadBack {
 
 impl Flush {
     pub(crate) fn new(peer: &Shared<Peer>, qp: &QueuePair) -> Result<Self, Error> {
-        if qp.can_flush() {
+        let native = qp.can_flush();
+        if native && peer.flushes_persistently() {
             return Ok(Flush::Native);
         }
         let page = Page::map()?;
         let address = page.address().as_ptr();
         let region = LocalRegion::register(peer, address, READ_BACK, Usage::READ_DST)?;
-        Ok(Flush::ReadBack(ReadBack { region, page }))
+        let helper = ReadBack { region, page };
+        Ok(if native {
+            Flush::NativeVisibility(helper)
+        } else {
+            Flush::ReadBack(helper)
+        })
+    }
+
+    /// Whether a read may stand in for a flush.
+    #[inline(always)]
+    pub(crate) fn may_read(&self) -> bool {
+        !matches!(self, Flush::Native)
     }
 
     /// Posts a flush of `len` bytes.
@@ -88,8 +102,8 @@ impl Flush {
             wr_id,
             send_flags,
         } = *request;
-        match self {
-            Flush::Native => {
+        match (self, kind) {
+            (Flush::Native, _) | (Flush::NativeVisibility(_), FlushType::Visibility) => {
                 let kind = match kind {
                     FlushType::Persistent => IBV_FLUSH_PERSISTENT,
                     FlushType::Visibility => IBV_FLUSH_GLOBAL,
@@ -104,7 +118,7 @@ impl Flush {
                 )
                 .unwrap_or(Err(Error::NoSupp))
             }
-            Flush::ReadBack(helper) => {
+            (Flush::ReadBack(helper) | Flush::NativeVisibility(helper), _) => {
                 // Not beyond what is flushed: the region may end there. Of nothing, nothing is
                 // read, which still waits for the writes before.
                 let read = len.min(READ_BACK);
@@ -124,7 +138,7 @@ impl Flush {
 
     /// Releases the private memory and gives the first error back.
     pub(crate) fn release(self) -> Result<(), Error> {
-        let Flush::ReadBack(helper) = self else {
+        let (Flush::ReadBack(helper) | Flush::NativeVisibility(helper)) = self else {
             return Ok(());
         };
         let mut first = FirstError::default();

@@ -67,7 +67,7 @@ impl Usage {
     }
 
     /// The rights that a registration for this usage needs.
-    fn access(self, iwarp: bool, native_flush: bool) -> ibv_access_flags {
+    fn access(self, iwarp: bool, native: NativeFlush) -> ibv_access_flags {
         use ibv_access_flags as Access;
         let grants = [
             (Usage::READ_SRC, Access::IBV_ACCESS_REMOTE_READ),
@@ -82,7 +82,7 @@ impl Usage {
             // Without native flush, the other side flushes by reading.
             (
                 Usage::FLUSH_VISIBILITY,
-                if native_flush {
+                if native.visibility {
                     Access::IBV_ACCESS_FLUSH_GLOBAL
                 } else {
                     Access::IBV_ACCESS_REMOTE_READ
@@ -90,7 +90,7 @@ impl Usage {
             ),
             (
                 Usage::FLUSH_PERSISTENT,
-                if native_flush {
+                if native.persistent {
                     Access::IBV_ACCESS_FLUSH_PERSISTENT
                 } else {
                     Access::IBV_ACCESS_REMOTE_READ
@@ -109,6 +109,13 @@ impl Usage {
         }
         access
     }
+}
+
+/// Which kinds of flush the device does by itself.
+#[derive(Clone, Copy)]
+struct NativeFlush {
+    visibility: bool,
+    persistent: bool,
 }
 
 /// A registered region of this process's memory.
@@ -130,7 +137,11 @@ impl LocalRegion {
         len: usize,
         usage: Usage,
     ) -> Result<Self, Error> {
-        let access = usage.access(peer.device().is_iwarp(), peer.native().flush);
+        let native = NativeFlush {
+            visibility: peer.native().flush,
+            persistent: peer.flushes_persistently(),
+        };
+        let access = usage.access(peer.device().is_iwarp(), native);
         let raw = MemoryRegion::register(
             peer.pd(),
             address,
@@ -384,7 +395,14 @@ mod tests {
 
     #[test]
     fn rights_follow_the_usage() {
-        let rights = |usage: Usage, iwarp, native| usage.access(iwarp, native).0;
+        let rights_with = |usage: Usage, iwarp, visibility, persistent| {
+            let native = NativeFlush {
+                visibility,
+                persistent,
+            };
+            usage.access(iwarp, native).0
+        };
+        let rights = |usage, iwarp, native| rights_with(usage, iwarp, native, native);
         let (local_write, remote_write, remote_read) = (1, 2, 4);
         assert_eq!(rights(Usage::READ_SRC, false, false), remote_read);
         assert_eq!(rights(Usage::READ_DST, false, false), local_write);
@@ -404,5 +422,7 @@ mod tests {
         }
         assert_eq!(rights(Usage::FLUSH_VISIBILITY, false, true), 256);
         assert_eq!(rights(Usage::FLUSH_PERSISTENT, false, true), 512);
+        let both = Usage::FLUSH_VISIBILITY.union(Usage::FLUSH_PERSISTENT);
+        assert_eq!(rights_with(both, false, true, false), 256 | remote_read);
     }
 }

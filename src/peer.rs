@@ -25,6 +25,7 @@ pub struct Peer {
     pd: ProtectionDomain,
     on_demand_paging: bool,
     native: NativeOps,
+    persistent_flush: bool,
 }
 
 impl Peer {
@@ -55,10 +56,12 @@ impl Peer {
         } else {
             offered
         };
+        let persistent_flush = native.flush && probe::persistent_flush(&pd, c"rpma_peer_new");
         Ok(Peer {
             pd,
             on_demand_paging: able.on_demand_paging,
             native,
+            persistent_flush,
         })
     }
 
@@ -76,6 +79,11 @@ impl Peer {
 
     pub(crate) fn native(&self) -> NativeOps {
         self.native
+    }
+
+    /// Whether native flush makes data persistent as well, in whatever memory.
+    pub(crate) fn flushes_persistently(&self) -> bool {
+        self.persistent_flush
     }
 
     /// Creates the queue pair of a connection.

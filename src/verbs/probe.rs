@@ -7,11 +7,15 @@
 //! refuse, or have no extended interface; where that shows as late as with the first connection,
 //! regions were registered already with rights that the fallback cannot use.
 
+use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int};
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 
-use rdma_sys::{ibv_cq, ibv_qp_init_attr_ex, ibv_qp_init_attr_mask, ibv_qp_type, verbs_context};
+use rdma_sys::{
+    ibv_access_flags, ibv_cq, ibv_qp_init_attr_ex, ibv_qp_init_attr_mask, ibv_qp_type,
+    verbs_context,
+};
 
 use super::pd::ProtectionDomain;
 use super::qp::{NativeOps, QueuePair};
@@ -20,6 +24,16 @@ use crate::sys::errno;
 
 /// The smallest completion queue there is.
 const ONE: c_int = 1;
+
+/// Memory to see what the device says of; nobody reads or writes it. A page of its own, since
+/// registration may set the whole page aside in forks.
+#[repr(align(4096))]
+struct Probed(UnsafeCell<[u8; 4096]>);
+
+// SAFETY: only its address is used.
+unsafe impl Sync for Probed {}
+
+static PROBED: Probed = Probed(UnsafeCell::new([0; 4096]));
 
 /// Which of the abilities in `offered` a queue pair can be created with. An answer, not an error:
 /// whatever goes wrong means that they are not used, and is told at INFO.
@@ -41,6 +55,36 @@ pub(crate) fn native_ops(pd: &ProtectionDomain, offered: NativeOps, function: &C
     // SAFETY: the queue was created above, and the queue pairs on it are gone.
     unsafe { (provider.ibv_destroy_cq)(cq) };
     found
+}
+
+/// Whether ordinary memory can be registered to be flushed to persistence. soft-RoCE takes nothing
+/// but persistent memory, and a program that has none asks for it all the same.
+///
+/// An answer, not an error: what cannot be tried out is taken to work, so that the registration
+/// itself says why not.
+pub(crate) fn persistent_flush(pd: &ProtectionDomain, function: &CStr) -> bool {
+    let _kept = errno::Preserve::new();
+    let Ok(domain) = pd.get() else {
+        return true;
+    };
+    let provider = pd.device().provider();
+    let rights = ibv_access_flags::IBV_ACCESS_FLUSH_PERSISTENT.0 as c_int;
+    // SAFETY: the domain is alive, and the memory is there for ever.
+    let region =
+        unsafe { (provider.ibv_reg_mr)(domain.as_ptr(), PROBED.0.get().cast(), 8, rights) };
+    if region.is_null() {
+        if errno::get() != libc::EINVAL {
+            return true;
+        }
+        log_info!(
+            function,
+            "no native flush to persistence: this device does it for persistent memory only; an RDMA read after the writes serves instead"
+        );
+        return false;
+    }
+    // SAFETY: the region was just registered and is not used after this call.
+    unsafe { (provider.ibv_dereg_mr)(region) };
+    true
 }
 
 /// Both abilities together, or else each by itself.

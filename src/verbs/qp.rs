@@ -370,19 +370,20 @@ impl QueuePair {
         }))
     }
 
-    /// Posts a native atomic write; `None` if the queue pair cannot.
+    /// Posts a native atomic write, with the flags that `flags` gives; `None` if the queue pair
+    /// cannot.
     #[inline(always)]
     pub(crate) fn post_atomic_write(
         &self,
         remote: RemoteAddress,
         value: &[u8; 8],
         wr_id: u64,
-        flags: c_uint,
+        flags: impl FnOnce() -> c_uint,
         function: &CStr,
     ) -> Option<Result<(), Error>> {
         let native = self.native.as_ref()?;
         let write = native.atomic_write?;
-        Some(native.post(wr_id, flags, function, |qp| {
+        Some(native.post(wr_id, flags(), function, |qp| {
             // SAFETY: the batch is open; the provider copies the value during the call.
             unsafe { write(qp, remote.key, remote.address, value.as_ptr().cast()) };
         }))
