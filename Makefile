@@ -27,6 +27,7 @@ SONAME = librpma.so.0
 BUILT = target/release
 SO = $(BUILT)/librpma.so
 VERSION = $(shell sed -n 's/^version *= *"\(.*\)"/\1/p' Cargo.toml | head -n 1)
+PERF = target/tools/rpma-perf
 RUN = timeout --kill-after=10 $(TIMEOUT)
 
 # Where install puts things.
@@ -60,7 +61,12 @@ demo: demo-deps all ## a log replicator: what it acknowledges is there, also aft
 demo-deps:
 	@$(DEPS) demo
 
-check: check-deps lint check-rust check-abi check-c check-net-quick check-abuse check-softverbs $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
+perf: demo-deps all ## build rpma-perf, a benchmark of two processes: target/tools/rpma-perf --help
+	@mkdir -p $(dir $(PERF))
+	$(CC) -std=gnu11 -O2 -g -Wall -Wextra -Wpedantic -Iinclude -o $(PERF) tools/rpma-perf/*.c \
+		-L$(BUILT) -lrpma -lm -lpthread -Wl,-rpath,'$$ORIGIN/../release'
+
+check: check-deps lint check-rust check-abi check-c check-net-quick check-abuse check-perf check-softverbs $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
 
 check-deps:
 	@$(DEPS) check $(if $(EXAMPLES),examples)
@@ -85,6 +91,9 @@ check-net-quick: check-deps all
 
 check-abuse: check-deps all ## hostile peers, crowds of connections, threads and forks
 	$(RUN) c-tests/abuse/run
+
+check-perf: check-deps perf ## are the reports of rpma-perf sane?
+	$(RUN) tools/rpma-perf/check $(PERF)
 
 check-softverbs: check-deps ## the C tests, with the original library over the software fabric
 	$(CARGO) build --release --locked --package softverbs
@@ -138,5 +147,5 @@ uninstall: ## remove what install put down
 clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
-.PHONY: help all deps demo demo-deps check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-softverbs check-examples check-rdma \
+.PHONY: help all deps demo demo-deps perf check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-softverbs check-examples check-rdma \
 	check-original conformance check-fault header install uninstall clean
