@@ -28,6 +28,7 @@ BUILT = target/release
 SO = $(BUILT)/librpma.so
 VERSION = $(shell sed -n 's/^version *= *"\(.*\)"/\1/p' Cargo.toml | head -n 1)
 PERF = target/tools/rpma-perf
+BASELINES = target/tools/baselines
 RUN = timeout --kill-after=10 $(TIMEOUT)
 
 # Where install puts things.
@@ -65,6 +66,18 @@ perf: demo-deps all ## build rpma-perf, a benchmark of two processes: target/too
 	@mkdir -p $(dir $(PERF))
 	$(CC) -std=gnu11 -O2 -g -Wall -Wextra -Wpedantic -Iinclude -o $(PERF) tools/rpma-perf/*.c \
 		-L$(BUILT) -lrpma -lm -lpthread -Wl,-rpath,'$$ORIGIN/../release'
+
+bench: bench-build ## rpma-perf on the software fabric beside what else moves bytes on this machine
+	tools/bench/run $(PERF) $(BASELINES)
+
+bench-docs: bench-build ## the same, and write docs/performance.md and its chart
+	@mkdir -p docs
+	tools/bench/run $(PERF) $(BASELINES) --document docs
+
+bench-build: perf
+	@# Without them there is less to compare with, that is all.
+	@$(DEPS) bench || true
+	$(CC) -std=gnu11 -O2 -Wall -Wextra -Wpedantic -o $(BASELINES) tools/bench/baselines.c
 
 check: check-deps lint check-rust check-abi check-c check-net-quick check-abuse check-perf check-softverbs $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
 
@@ -147,5 +160,5 @@ uninstall: ## remove what install put down
 clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
-.PHONY: help all deps demo demo-deps perf check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-softverbs check-examples check-rdma \
+.PHONY: help all deps demo demo-deps perf bench bench-docs bench-build check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-softverbs check-examples check-rdma \
 	check-original conformance check-fault header install uninstall clean
