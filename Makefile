@@ -6,6 +6,7 @@
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
+MANDIR ?= $(PREFIX)/share/man
 DESTDIR ?=
 
 # Outside programs for check and check-rdma: a tree of NAME/server.c and NAME/client.c.
@@ -36,6 +37,7 @@ to_lib = $(DESTDIR)$(LIBDIR)
 to_include = $(DESTDIR)$(INCLUDEDIR)
 to_pkgconfig = $(to_lib)/pkgconfig
 to_cmake = $(to_lib)/cmake/librpma
+to_man = $(DESTDIR)$(MANDIR)
 
 .DEFAULT_GOAL = all
 # Checks share the processors; side by side they would only disturb each other.
@@ -79,7 +81,7 @@ bench-build: perf
 	@$(DEPS) bench || true
 	$(CC) -std=gnu11 -O2 -Wall -Wextra -Wpedantic -o $(BASELINES) tools/bench/baselines.c
 
-check: check-deps lint check-rust check-abi check-c check-net-quick check-abuse check-perf check-softverbs $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
+check: check-deps lint check-man check-rust check-abi check-c check-net-quick check-abuse check-perf check-softverbs $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
 
 check-deps:
 	@$(DEPS) check $(if $(EXAMPLES),examples)
@@ -137,8 +139,18 @@ header: ## write include/librpma.h from the Rust sources
 	@$(DEPS) build
 	RPMA_UPDATE_HEADER=1 $(CARGO) test --quiet --locked --test header
 
-install: $(SO) ## install under PREFIX (/usr/local); LIBDIR, INCLUDEDIR and DESTDIR are honoured
-	$(INSTALL) -d $(to_lib) $(to_include) $(to_pkgconfig) $(to_cmake)
+man: ## write the manual pages from the header and tests/man
+	@$(DEPS) build
+	RPMA_UPDATE_MAN=1 $(CARGO) test --quiet --locked --test man
+
+check-man: ## the manual pages, as mandoc and groff see them
+	@$(DEPS) man
+	packaging/man-lint
+
+install: $(SO) ## install under PREFIX (/usr/local); LIBDIR, INCLUDEDIR, MANDIR and DESTDIR are honoured
+	$(INSTALL) -d $(to_lib) $(to_include) $(to_pkgconfig) $(to_cmake) $(to_man)/man3 $(to_man)/man7
+	$(INSTALL) -m 644 man/*.3 $(to_man)/man3
+	$(INSTALL) -m 644 man/*.7 $(to_man)/man7
 	$(INSTALL) -m 644 $(SO) $(to_lib)/$(SONAME)
 	$(if $(STRIP),$(STRIP) $(to_lib)/$(SONAME))
 	ln -sfn $(SONAME) $(to_lib)/librpma.so
@@ -152,6 +164,7 @@ install: $(SO) ## install under PREFIX (/usr/local); LIBDIR, INCLUDEDIR and DEST
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
 
 uninstall: ## remove what install put down
+	rm -f $(patsubst man/%,$(to_man)/man3/%,$(wildcard man/*.3)) $(patsubst man/%,$(to_man)/man7/%,$(wildcard man/*.7))
 	rm -f $(to_lib)/librpma.so $(to_lib)/$(SONAME) $(to_include)/librpma.h $(to_pkgconfig)/librpma.pc
 	rm -f $(to_cmake)/librpma-config.cmake $(to_cmake)/librpma-config-version.cmake
 	@if [ -d $(to_cmake) ]; then rmdir $(to_cmake); fi
@@ -161,4 +174,4 @@ clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
 .PHONY: help all deps demo demo-deps perf bench bench-docs bench-build check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-softverbs check-examples check-rdma \
-	check-original conformance check-fault header install uninstall clean
+	check-original conformance check-fault header man check-man install uninstall clean

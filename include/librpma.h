@@ -1279,7 +1279,8 @@ int rpma_srq_cfg_get_rcq_size(const struct rpma_srq_cfg *cfg, uint32_t *rcq_size
 
 /**
  * Finds the device that has a local address, or that leads to a remote one. The context belongs
- * to the library and stays valid until the process ends; it is NULL for a wildcard address.
+ * to the library and stays valid until the process ends; it is NULL for a wildcard address and for one
+ * of this machine that is on no device.
  *
  * Returns 0; RPMA_E_INVAL if addr or ibv_ctx_ptr is NULL or the type is none; RPMA_E_PROVIDER if
  * the address cannot be found or no device belongs to it (errno says more where it can);
