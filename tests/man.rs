@@ -8,6 +8,7 @@
 //! is in `tests/man`: the overview, librpma(7), and C functions that show how to use one of ours.
 
 #![allow(
+    clippy::expect_used,
     clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
@@ -84,9 +85,7 @@ fn functions(header: &str) -> Vec<Function> {
         let prototype = prototype.split_whitespace().collect::<Vec<_>>().join(" ");
         let (before, after) = prototype.split_once('(').unwrap();
         let at = before.find("rpma_").unwrap();
-        let at = before
-            .rfind(|c: char| c == ' ' || c == '*')
-            .map_or(at, |i| i + 1);
+        let at = before.rfind([' ', '*']).map_or(at, |i| i + 1);
         let mut description = paragraphs(comment);
         let safety = description.pop().unwrap();
         let returns = description.pop().unwrap();
