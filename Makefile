@@ -170,8 +170,16 @@ uninstall: ## remove what install put down
 	@if [ -d $(to_cmake) ]; then rmdir $(to_cmake); fi
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
 
+deb: all ## Debian packages that take the place of librpma0 and librpma-dev, in target/deb
+	@$(DEPS) deb
+	packaging/deb
+
+check-packaging: deb ## the packages in a system of their own: installed over the distribution's, and removed (as root)
+	@$(DEPS) check-deb
+	packaging/deb-check
+
 clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
 .PHONY: help all deps demo demo-deps perf bench bench-docs bench-build check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-softverbs check-examples check-rdma \
-	check-original conformance check-fault header man check-man install uninstall clean
+	check-original conformance check-fault header man check-man install uninstall deb check-packaging clean
