@@ -1283,8 +1283,7 @@ int rpma_srq_cfg_get_rcq_size(const struct rpma_srq_cfg *cfg, uint32_t *rcq_size
  * of this machine that is on no device.
  *
  * Returns 0; RPMA_E_INVAL if addr or ibv_ctx_ptr is NULL or the type is none; RPMA_E_PROVIDER if
- * the address cannot be found or no device belongs to it (errno says more where it can);
- * RPMA_E_NOMEM.
+ * the address cannot be found or no device belongs to it (errno says more where it can).
  *
  * Thread safety: safe.
  */

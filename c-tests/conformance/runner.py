@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 
+import documented
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 # What each function of the provider is made to answer: e is the conventional failure with that
@@ -251,6 +253,7 @@ class Comparison:
         self.unlisted = collections.OrderedDict()
         self.unlisted_count = 0
         self.explained = {}
+        self.seen = documented.Seen()
 
     def explain(self, case, label, oracle, ours):
         """What differs and no deviation explains, and the deviations that explain the rest."""
@@ -288,6 +291,7 @@ class Comparison:
 
     def case(self, case, oracle, ours):
         self.cases += 1
+        self.seen.trace(ours)
         if oracle == ours:
             self.calls += oracle.count('\n  -> ')
             return
@@ -412,6 +416,8 @@ def compare_allocations(libraries, comparison, names, progress):
             ran = library.finish(600)
             for case in chunk:
                 name = case.split('|')[0]
+                if library is libraries[1]:
+                    comparison.seen.trace(ran[case])
                 parts = blocks(ran[case])
                 ended = parts[-1][1][-1]
                 where, result = None, 'no result'
@@ -461,6 +467,7 @@ def check_cold_start(library, comparison, progress):
         library.start(cases)
         for case, trace in library.finish(60).items():
             comparison.cases += 1
+            comparison.seen.trace(trace)
             codes = re.findall(r'^  -> (-?\d+)', trace, re.M)
             if not trace.endswith('--- ends\n') or not set(codes) <= {'0', '-100003', '-100002'}:
                 comparison.miss(case, 'the first call', [], [line for line in trace.split('\n')
@@ -498,6 +505,7 @@ def main():
     parser.add_argument('--scenario', help='only scenarios that match this expression')
     parser.add_argument('--full', action='store_true', help='leave out no combination of failures')
     parser.add_argument('--examples', type=int, default=40, help='how many differences to print')
+    parser.add_argument('--header', help='compare the error codes that it documents with those returned')
     parser.add_argument('--quiet', action='store_true')
     parser.add_argument('--table', action='store_true', help='print the deviations as a table and end')
     parser.add_argument('--self-test', action='store_true', help='prove that differences are found')
@@ -549,7 +557,13 @@ def main():
     stale = [d.name for d in deviations if not d.seen] if not options.scenario else []
     for name in stale:
         print(f'\nSTALE: the deviation {name} is listed and never showed')
-    sys.exit(1 if comparison.unlisted or stale else 0)
+    wrong = []
+    if options.header and native and not options.scenario:
+        count, wrong = documented.differences(comparison.seen, options.header)
+        print(f'error codes in the documentation: {count} functions, {len(wrong)} differences')
+        for line in wrong:
+            print(f'\nDOCUMENTED WRONGLY: {line}')
+    sys.exit(1 if comparison.unlisted or stale or wrong else 0)
 
 
 if __name__ == '__main__':

@@ -48,8 +48,7 @@ pub enum rpma_util_ibv_context_type {
 /// of this machine that is on no device.
 ///
 /// Returns 0; RPMA_E_INVAL if addr or ibv_ctx_ptr is NULL or the type is none; RPMA_E_PROVIDER if
-/// the address cannot be found or no device belongs to it (errno says more where it can);
-/// RPMA_E_NOMEM.
+/// the address cannot be found or no device belongs to it (errno says more where it can).
 ///
 /// Thread safety: safe.
 #[unsafe(no_mangle)]
