@@ -84,8 +84,7 @@ fn functions(header: &str) -> Vec<Function> {
         let prototype = rest.split(';').next().unwrap();
         let prototype = prototype.split_whitespace().collect::<Vec<_>>().join(" ");
         let (before, after) = prototype.split_once('(').unwrap();
-        let at = before.find("rpma_").unwrap();
-        let at = before.rfind([' ', '*']).map_or(at, |i| i + 1);
+        let at = before.rfind([' ', '*']).unwrap() + 1;
         let mut description = paragraphs(comment);
         let safety = description.pop().unwrap();
         let returns = description.pop().unwrap();
@@ -154,12 +153,16 @@ fn outcome(returns: &str, texts: &BTreeMap<String, String>) -> (String, Vec<(Str
     (said, errors)
 }
 
-fn lower(text: &str) -> String {
+fn with_first<C: Iterator<Item = char>>(text: &str, change: impl Fn(char) -> C) -> String {
     let mut letters = text.chars();
     letters
         .next()
-        .map(|first| first.to_lowercase().chain(letters).collect())
+        .map(|first| change(first).chain(letters).collect())
         .unwrap_or_default()
+}
+
+fn lower(text: &str) -> String {
+    with_first(text, |first| first.to_lowercase())
 }
 
 /// What a function does, as short as a list of pages wants it.
@@ -176,18 +179,15 @@ fn brief(function: &Function) -> String {
 
 /// A paragraph as roff takes it: a line for each sentence, and nothing that roff would act on.
 fn roff(text: &str) -> String {
-    let escaped = text.replace('\\', "\\e").replace('-', "\\-");
-    // A hyphen between letters is one; a minus is not.
     let mut out = String::new();
-    let letters: Vec<char> = escaped.chars().collect();
+    let letters: Vec<char> = text.chars().collect();
+    let is_letter = |i: usize| letters.get(i).is_some_and(|c| c.is_alphabetic());
     for (i, &c) in letters.iter().enumerate() {
-        let hyphen = c == '\\'
-            && letters.get(i + 1) == Some(&'-')
-            && i > 0
-            && letters[i - 1].is_alphabetic()
-            && letters.get(i + 2).is_some_and(|c| c.is_alphabetic());
-        if !hyphen {
-            out.push(c);
+        match c {
+            '\\' => out.push_str("\\e"),
+            // A hyphen between letters is one; elsewhere it is a minus.
+            '-' if !(i > 0 && is_letter(i - 1) && is_letter(i + 1)) => out.push_str("\\-"),
+            _ => out.push(c),
         }
     }
     let mut lines = String::new();
@@ -343,11 +343,7 @@ fn capital(text: &str) -> String {
     if text.starts_with("rpma") || text.starts_with("cfg") || text.starts_with("pdata") {
         return text.to_string();
     }
-    let mut letters = text.chars();
-    letters
-        .next()
-        .map(|first| first.to_uppercase().chain(letters).collect())
-        .unwrap_or_default()
+    with_first(text, |first| first.to_uppercase())
 }
 
 /// The overview, with the list of all functions.
