@@ -6,6 +6,7 @@
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
+BINDIR ?= $(PREFIX)/bin
 MANDIR ?= $(PREFIX)/share/man
 DESTDIR ?=
 
@@ -28,6 +29,7 @@ SONAME = librpma.so.0
 BUILT = target/release
 SO = $(BUILT)/librpma.so
 VERSION = $(shell sed -n 's/^version *= *"\(.*\)"/\1/p' Cargo.toml | head -n 1)
+INFO = $(BUILT)/rpma-info
 PERF = target/tools/rpma-perf
 BASELINES = target/tools/baselines
 RUN = timeout --kill-after=10 $(TIMEOUT)
@@ -38,6 +40,7 @@ to_include = $(DESTDIR)$(INCLUDEDIR)
 to_pkgconfig = $(to_lib)/pkgconfig
 to_cmake = $(to_lib)/cmake/librpma
 to_man = $(DESTDIR)$(MANDIR)
+to_bin = $(DESTDIR)$(BINDIR)
 
 .DEFAULT_GOAL = all
 # Checks share the processors; side by side they would only disturb each other.
@@ -46,13 +49,14 @@ to_man = $(DESTDIR)$(MANDIR)
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  %-16s %s\n", $$1, $$2 }'
 
-all: ## build the library
+all: ## build the library, and rpma-info
 	@$(DEPS) build
 	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked --package rpma-info
 	@ln -sfn librpma.so $(BUILT)/$(SONAME)
 
 # To install must not build once more as another user, but on a fresh tree it has to.
-$(SO):
+$(SO) $(INFO):
 	$(MAKE) all
 
 deps: ## install what is missing to build and to check
@@ -68,6 +72,8 @@ perf: demo-deps all ## build rpma-perf, a benchmark of two processes: target/too
 	@mkdir -p $(dir $(PERF))
 	$(CC) -std=gnu11 -O2 -g -Wall -Wextra -Wpedantic -Iinclude -o $(PERF) tools/rpma-perf/*.c \
 		-L$(BUILT) -lrpma -lm -lpthread -Wl,-rpath,'$$ORIGIN/../release'
+	@# To be installed: it finds the library where all programs do.
+	$(CC) -std=gnu11 -O2 -Iinclude -o $(PERF).installed tools/rpma-perf/*.c -L$(BUILT) -lrpma -lm -lpthread
 
 bench: bench-build ## rpma-perf on the software fabric beside what else moves bytes on this machine
 	tools/bench/run $(PERF) $(BASELINES)
@@ -81,7 +87,7 @@ bench-build: perf
 	@$(DEPS) bench || true
 	$(CC) -std=gnu11 -O2 -Wall -Wextra -Wpedantic -o $(BASELINES) tools/bench/baselines.c
 
-check: check-deps lint check-man check-rust check-abi check-c check-net-quick check-abuse check-perf check-softverbs $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
+check: check-deps lint check-man check-rust check-abi check-c check-net-quick check-abuse check-perf check-softverbs check-info $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
 
 check-deps:
 	@$(DEPS) check $(if $(EXAMPLES),examples)
@@ -91,6 +97,7 @@ lint: check-deps ## formatting and lints
 
 check-rust: check-deps ## the Rust tests; one of them tells whether the header is up to date
 	$(RUN) $(CARGO) test --locked
+	$(RUN) $(CARGO) test --locked --package rpma-info
 
 check-abi: check-deps all ## symbols, header and installation
 	$(RUN) c-tests/abi/run
@@ -109,6 +116,10 @@ check-abuse: check-deps all ## hostile peers, crowds of connections, threads and
 
 check-perf: check-deps perf ## are the reports of rpma-perf sane?
 	$(RUN) tools/rpma-perf/check $(PERF)
+
+check-info: check-deps all ## does rpma-info tell the truth?
+	$(CARGO) build --release --locked --package softverbs
+	$(RUN) tools/rpma-info/check $(INFO) $(BUILT)
 
 check-softverbs: check-deps ## the C tests, with the original library over the software fabric
 	$(CARGO) build --release --locked --package softverbs
@@ -147,8 +158,12 @@ check-man: ## the manual pages, as mandoc and groff see them
 	@$(DEPS) man
 	packaging/man-lint
 
-install: $(SO) ## install under PREFIX (/usr/local); LIBDIR, INCLUDEDIR, MANDIR and DESTDIR are honoured
-	$(INSTALL) -d $(to_lib) $(to_include) $(to_pkgconfig) $(to_cmake) $(to_man)/man3 $(to_man)/man7
+install: $(SO) $(INFO) ## install under PREFIX (/usr/local), rpma-perf only after make perf; LIBDIR, INCLUDEDIR, BINDIR, MANDIR and DESTDIR are honoured
+	$(INSTALL) -d $(to_lib) $(to_include) $(to_pkgconfig) $(to_cmake) $(to_bin) $(to_man)/man1 $(to_man)/man3 $(to_man)/man7
+	$(INSTALL) -m 755 $(INFO) $(to_bin)/rpma-info
+	if [ -e $(PERF).installed ]; then $(INSTALL) -m 755 $(PERF).installed $(to_bin)/rpma-perf; fi
+	$(if $(STRIP),$(STRIP) $(to_bin)/rpma-*)
+	$(INSTALL) -m 644 tools/rpma-info/rpma-info.1 $(to_man)/man1
 	$(INSTALL) -m 644 man/*.3 $(to_man)/man3
 	$(INSTALL) -m 644 man/*.7 $(to_man)/man7
 	$(INSTALL) -m 644 $(SO) $(to_lib)/$(SONAME)
@@ -164,13 +179,14 @@ install: $(SO) ## install under PREFIX (/usr/local); LIBDIR, INCLUDEDIR, MANDIR 
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
 
 uninstall: ## remove what install put down
+	rm -f $(to_bin)/rpma-info $(to_bin)/rpma-perf $(to_man)/man1/rpma-info.1
 	rm -f $(patsubst man/%,$(to_man)/man3/%,$(wildcard man/*.3)) $(patsubst man/%,$(to_man)/man7/%,$(wildcard man/*.7))
 	rm -f $(to_lib)/librpma.so $(to_lib)/$(SONAME) $(to_include)/librpma.h $(to_pkgconfig)/librpma.pc
 	rm -f $(to_cmake)/librpma-config.cmake $(to_cmake)/librpma-config-version.cmake
 	@if [ -d $(to_cmake) ]; then rmdir $(to_cmake); fi
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
 
-deb: all ## Debian packages that take the place of librpma0 and librpma-dev, in target/deb
+deb: perf ## Debian packages that take the place of librpma0 and librpma-dev, in target/deb
 	@$(DEPS) deb
 	packaging/deb
 
@@ -181,5 +197,5 @@ check-packaging: deb ## the packages in a system of their own: installed over th
 clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
-.PHONY: help all deps demo demo-deps perf bench bench-docs bench-build check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-softverbs check-examples check-rdma \
+.PHONY: help all deps demo demo-deps perf bench bench-docs bench-build check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-info check-softverbs check-examples check-rdma \
 	check-original conformance check-fault header man check-man install uninstall deb check-packaging clean

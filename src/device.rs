@@ -32,6 +32,18 @@ impl Location {
     }
 }
 
+/// Whether the way to a remote address is known, and the device that leads there.
+///
+/// Errors: PROVIDER if the address cannot be found, no device leads there, or nobody answers.
+pub(crate) fn reach(addr: &CStr) -> Result<Option<DeviceContext>, Error> {
+    let provider = fabric::provider()?;
+    let address = AddressInfo::look_up(provider, addr, None, Side::Active)?;
+    let id = CmId::create(provider, None, c"rpma_conn_req_new")?;
+    id.resolve_address(&address, addr, DEFAULT_TIMEOUT_MS)?;
+    id.resolve_route(DEFAULT_TIMEOUT_MS, c"rpma_conn_req_new")?;
+    Ok(id.device())
+}
+
 /// The device that has a local address, or that leads to a remote one; none for a wildcard
 /// address, which belongs to no device.
 ///

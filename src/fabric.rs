@@ -39,7 +39,7 @@ enum Wish {
 }
 
 /// Why a fabric was chosen.
-enum Reason {
+pub(crate) enum Reason {
     AsAsked(&'static str),
     DeviceThere,
     NoDevice,
@@ -48,7 +48,7 @@ enum Reason {
 
 impl Reason {
     /// Software where hardware may be expected is worth a warning.
-    fn level(&self) -> Level {
+    pub(crate) fn level(&self) -> Level {
         match self {
             Reason::NoDevice => Level::Warning,
             Reason::Unusable(error) if error.is_installed() => Level::Warning,
@@ -67,6 +67,23 @@ impl fmt::Display for Reason {
                  (RPMA_FABRIC=soft says that this is meant)",
             ),
             Reason::Unusable(error) => write!(f, "using the software fabric: {error}"),
+        }
+    }
+}
+
+/// Why no fabric can be had.
+pub(crate) enum Refusal {
+    Unknown(env::Value),
+    Unusable(LoadError),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Unknown(value) => {
+                write!(f, "RPMA_FABRIC={value} is none of auto, verbs, soft")
+            }
+            Refusal::Unusable(error) => write!(f, "RPMA_FABRIC=verbs, but {error}"),
         }
     }
 }
@@ -103,21 +120,35 @@ pub(crate) unsafe fn device(context: NonNull<ibv_context>) -> Result<DeviceConte
 
 #[cold]
 fn choose() -> Result<&'static Provider, Error> {
-    let (provider, reason) = match wish()? {
-        Wish::Soft => (soft::provider(), Reason::AsAsked("the software fabric")),
-        Wish::Verbs => match system() {
-            Ok(provider) => (provider, Reason::AsAsked("RDMA verbs")),
-            Err(error) => {
-                log_error!(FUNCTION, "RPMA_FABRIC=verbs, but {error}");
-                return Err(Error::Provider);
-            }
-        },
-        Wish::Auto => automatic(),
-    };
+    let (provider, reason) = decide().map_err(|refusal| {
+        log_error!(FUNCTION, "{refusal}");
+        Error::Provider
+    })?;
     if CHOSEN.set(provider).is_ok() {
         log_at!(reason.level(), FUNCTION, "{reason}");
     }
     CHOSEN.get().ok_or(Error::Unknown)
+}
+
+/// What [`provider`] takes, with the reason; binds nobody.
+pub(crate) fn decide() -> Result<(&'static Provider, Reason), Refusal> {
+    match asked() {
+        None => Ok(automatic()),
+        Some(value) => match wish_of(value.as_bytes()) {
+            None => Err(Refusal::Unknown(value)),
+            Some(Wish::Soft) => Ok((soft::provider(), Reason::AsAsked("the software fabric"))),
+            Some(Wish::Verbs) => match system() {
+                Ok(provider) => Ok((provider, Reason::AsAsked("RDMA verbs"))),
+                Err(error) => Err(Refusal::Unusable(error)),
+            },
+            Some(Wish::Auto) => Ok(automatic()),
+        },
+    }
+}
+
+/// What the environment asks for.
+pub(crate) fn asked() -> Option<env::Value> {
+    env::var(c"RPMA_FABRIC")
 }
 
 fn automatic() -> (&'static Provider, Reason) {
@@ -129,22 +160,12 @@ fn automatic() -> (&'static Provider, Reason) {
 }
 
 /// The system's libraries, loaded at the first use.
-fn system() -> Result<&'static Provider, LoadError> {
+pub(crate) fn system() -> Result<&'static Provider, LoadError> {
     if let Some(provider) = SYSTEM.get() {
         return Ok(provider);
     }
     let loaded = provider::load_system()?;
     Ok(SYSTEM.get_or_init(|| loaded))
-}
-
-fn wish() -> Result<Wish, Error> {
-    let Some(value) = env::var(c"RPMA_FABRIC") else {
-        return Ok(Wish::Auto);
-    };
-    wish_of(value.as_bytes()).ok_or_else(|| {
-        log_error!(FUNCTION, "RPMA_FABRIC={value} is none of auto, verbs, soft");
-        Error::Provider
-    })
 }
 
 fn wish_of(value: &[u8]) -> Option<Wish> {

@@ -11,6 +11,7 @@
 //! - The files beside this one are the core: safe code that knows librpma's rules.
 //! - [`verbs`] owns the provider's objects and makes all calls to it, through one table.
 //! - [`soft`] is the software fabric, which fills that table and the verbs structures itself.
+//! - [`info`] tells what all of this would do here, for the program rpma-info.
 //! - `sys` wraps what the core needs of the C library and the allocator.
 //!
 //! `unsafe` lives in `capi`, `verbs`, `sys`, and the parts of `soft` that touch registered memory
@@ -30,6 +31,7 @@ pub mod error;
 mod fabric;
 mod fault;
 pub mod flush;
+pub mod info;
 pub mod log;
 pub mod mr;
 pub mod peer;

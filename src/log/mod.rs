@@ -17,6 +17,7 @@ mod message;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use crate::sys::{env, errno};
@@ -163,6 +164,20 @@ pub(crate) fn set_sink(address: *mut c_void) {
     SINK.store(address, Ordering::SeqCst);
 }
 
+/// Somebody inside the process who listens along, whatever the thresholds say.
+static OBSERVER: OnceLock<(Level, Observer)> = OnceLock::new();
+
+/// Takes a record's level and its text, without the newline.
+pub type Observer = fn(Level, &str);
+
+/// Has `observer` see each record up to `level`, for the rest of the process's life. For one
+/// program that explains what the library would do; a second observer is ignored.
+pub fn observe(level: Level, observer: Observer) {
+    // Whoever came first stays.
+    let _ = OBSERVER.set((level, observer));
+    update_wanted();
+}
+
 /// The level up to which anybody wants records: what either threshold lets through. Kept apart so
 /// that a data-path call pays one look for its log.
 static WANTED: AtomicI32 = AtomicI32::new(Level::Warning as i32);
@@ -170,7 +185,8 @@ static WANTED: AtomicI32 = AtomicI32::new(Level::Warning as i32);
 /// Recomputes [`WANTED`]; after each change of a threshold.
 fn update_wanted() {
     let wanted = || {
-        let main = MAIN.in_force();
+        let observed = OBSERVER.get().map_or(-1, |(level, _)| *level as i32);
+        let main = MAIN.in_force().max(observed);
         if AUXILIARY.is_fixed() {
             main.max(AUXILIARY.in_force())
         } else {
@@ -207,6 +223,12 @@ pub(crate) fn emit(
     }
     let _kept = errno::Preserve::new();
     let message = FixedText::<1024>::with_newline(text);
+    if let Some((upto, observer)) = OBSERVER.get()
+        && level <= *upto
+    {
+        let text = message.as_c_str().to_str().unwrap_or("?");
+        observer(level, text.trim_end_matches('\n'));
+    }
     let record = Record {
         level,
         file,

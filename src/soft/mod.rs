@@ -55,6 +55,13 @@ pub(crate) unsafe fn owns(context: std::ptr::NonNull<rdma_sys::ibv_context>) -> 
     device::is_own(unsafe { (*context.as_ptr()).device })
 }
 
+/// How a persistent flush of a mapped range works: how many of its bytes are persistent memory,
+/// whose cache lines are written back, and the CPU's instruction for that. The rest gets `msync`.
+pub(crate) fn durability(addr: u64, len: u64) -> (u64, &'static str) {
+    let direct = persist::Extents::of(addr, len).direct_bytes(addr, len);
+    (direct, persist::instruction())
+}
+
 /// The fabric as a table of functions.
 pub fn provider() -> &'static Provider {
     use verbs::*;

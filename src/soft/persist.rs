@@ -11,6 +11,8 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+#[cfg(target_arch = "x86_64")]
+use std::sync::OnceLock;
 use std::sync::atomic::{Ordering, fence};
 
 use super::mem::{Fault, is_mapped, page_size, touch};
@@ -57,6 +59,13 @@ impl Extents {
             }
         }
         Extents { direct }
+    }
+
+    /// How many bytes of a range are persistent memory.
+    pub(super) fn direct_bytes(&self, addr: u64, len: u64) -> u64 {
+        let end = addr.saturating_add(len);
+        let inside = |(from, to): &(u64, u64)| (*to).min(end).saturating_sub((*from).max(addr));
+        self.direct.iter().map(inside).sum()
     }
 
     /// Makes a range durable; returns once it is.
@@ -126,37 +135,59 @@ fn sync_file(from: u64, to: u64) -> Result<(), Fault> {
     if result == 0 { Ok(()) } else { Err(Fault) }
 }
 
+#[cfg(target_arch = "x86_64")]
 const CACHE_LINE: u64 = 64;
+
+/// How a CPU writes a cache line back.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+enum Way {
+    Clwb,
+    ClflushOpt,
+    Clflush,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Way {
+    fn of_this_cpu() -> Self {
+        use std::arch::x86_64::{__cpuid, __cpuid_count};
+        static WAY: OnceLock<Way> = OnceLock::new();
+        *WAY.get_or_init(|| {
+            let leaves = __cpuid(0).eax;
+            let features = if leaves >= 7 {
+                __cpuid_count(7, 0).ebx
+            } else {
+                0
+            };
+            if features & 1 << 24 != 0 {
+                Way::Clwb
+            } else if features & 1 << 23 != 0 {
+                Way::ClflushOpt
+            } else {
+                Way::Clflush
+            }
+        })
+    }
+}
+
+/// How [`Extents::persist`] makes persistent memory durable on this machine.
+pub(super) fn instruction() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    return match Way::of_this_cpu() {
+        Way::Clwb => "clwb",
+        Way::ClflushOpt => "clflushopt",
+        Way::Clflush => "clflush",
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    return "msync";
+}
 
 /// Writes the cache lines of a range back to persistent memory.
 #[cfg(target_arch = "x86_64")]
 fn write_back(from: u64, to: u64) -> Result<(), Fault> {
     use std::arch::asm;
-    use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_clflush, _mm_sfence};
-    use std::sync::OnceLock;
+    use std::arch::x86_64::{_mm_clflush, _mm_sfence};
 
-    #[derive(Clone, Copy)]
-    enum Way {
-        Clwb,
-        ClflushOpt,
-        Clflush,
-    }
-    static WAY: OnceLock<Way> = OnceLock::new();
-    let way = *WAY.get_or_init(|| {
-        let leaves = __cpuid(0).eax;
-        let features = if leaves >= 7 {
-            __cpuid_count(7, 0).ebx
-        } else {
-            0
-        };
-        if features & 1 << 24 != 0 {
-            Way::Clwb
-        } else if features & 1 << 23 != 0 {
-            Way::ClflushOpt
-        } else {
-            Way::Clflush
-        }
-    });
     // Mapped, and with files behind it that are long enough; where the kernel cannot be asked for
     // that, the next best look must do.
     if !touch(from, to - from, false).unwrap_or_else(|| is_mapped(from, to - from)) {
@@ -168,7 +199,7 @@ fn write_back(from: u64, to: u64) -> Result<(), Fault> {
         // SAFETY: the line can be accessed (looked at above, and the region is in use, so it
         // cannot be deregistered); writing back changes no content. The CPU has the instruction.
         unsafe {
-            match way {
+            match Way::of_this_cpu() {
                 Way::Clwb => {
                     asm!("clwb [{}]", in(reg) pointer, options(nostack, preserves_flags))
                 }
@@ -222,6 +253,10 @@ VmFlags: rd wr mr mw me ac sf
         assert_eq!(direct(0x3fff, 0x4001), [pool]);
         assert_eq!(direct(0x6fff, 0x8000), [device]);
         assert_eq!(direct(0x9000, 0xa000), []);
+        let all = Extents::parse(Cursor::new(SMAPS), 0, u64::MAX);
+        assert_eq!(all.direct_bytes(0, u64::MAX), 0x3000);
+        assert_eq!(all.direct_bytes(0x5000, 0x1800), 0x1800);
+        assert_eq!(all.direct_bytes(0x1000, 0x3000), 0);
     }
 
     #[test]

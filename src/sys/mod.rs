@@ -12,5 +12,6 @@ pub(crate) mod dl;
 pub(crate) mod env;
 pub(crate) mod errno;
 pub(crate) mod init;
+pub(crate) mod mapping;
 pub(crate) mod page;
 pub(crate) mod syslog;

@@ -12,8 +12,8 @@ use rdma_sys::{
     ibv_odp_transport_cap_bits, ibv_transport_type, verbs_context,
 };
 
-use super::check_and_set_errno;
 use super::provider::Provider;
+use super::{check_and_set_errno, list};
 use crate::error::Error;
 
 /// Capability bits of `device_cap_flags_ex` (as the kernel defines them).
@@ -71,12 +71,22 @@ impl DeviceContext {
 
     /// Asks the device what it can do.
     pub(crate) fn capabilities(self, function: &CStr) -> Result<Capabilities, Error> {
+        Ok(Capabilities::from_attributes(&self.attributes(function)?))
+    }
+
+    /// All that the device says of itself.
+    pub(crate) fn attributes(self, function: &CStr) -> Result<ibv_device_attr_ex, Error> {
         let mut attr = MaybeUninit::<ibv_device_attr_ex>::zeroed();
         let result = self.query(&mut attr);
         check_and_set_errno(function, "ibv_query_device_ex", result)?;
         // SAFETY: plain data, zeroed and then filled by the provider.
-        let attr = unsafe { attr.assume_init() };
-        Ok(Capabilities::from_attributes(&attr))
+        Ok(unsafe { attr.assume_init() })
+    }
+
+    /// The device's name.
+    pub(crate) fn name(self) -> String {
+        // SAFETY: an open context has a valid device for its whole life.
+        list::name_of(self.provider, unsafe { (*self.as_ptr()).device })
     }
 
     /// The extended query, or the old one where the provider has no other.
@@ -130,7 +140,7 @@ impl DeviceContext {
 }
 
 impl Capabilities {
-    fn from_attributes(attr: &ibv_device_attr_ex) -> Self {
+    pub(crate) fn from_attributes(attr: &ibv_device_attr_ex) -> Self {
         let odp = &attr.odp_caps;
         let general = u64::from(ibv_odp_general_caps::IBV_ODP_SUPPORT.0);
         let needed = ibv_odp_transport_cap_bits::IBV_ODP_SUPPORT_WRITE.0

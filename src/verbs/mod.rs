@@ -15,6 +15,7 @@ pub(crate) mod addr;
 pub(crate) mod cm;
 pub(crate) mod context;
 pub(crate) mod cq;
+pub(crate) mod list;
 pub(crate) mod mr;
 pub(crate) mod pd;
 pub(crate) mod probe;
