@@ -27,6 +27,8 @@ use rustix::net::{
 };
 use rustix::process::{Resource, getrlimit};
 
+use super::carrier::Carrier;
+use super::carrier::local::offer::{Choice, Found, Offer, is_one_host};
 use super::carrier::tcp::Tcp;
 use super::diag;
 use super::engine::{Readiness, Source, TimerKey, Token, engine};
@@ -35,7 +37,7 @@ use super::link::Agreement;
 use super::qp::{Observer, Qp};
 use super::sync::{Lock, wait_until};
 use super::wire::{
-    BadFrame, GREETING_LEN, Greeting, GreetingKind, Header, Kind, Params, PrivateData,
+    BadFrame, GREETING_LEN, Greeting, GreetingKind, Header, Kind, Meeting, Params, PrivateData,
     REJECT_PRIVATE_MAX, REPLY_PRIVATE_MAX, REQUEST_PRIVATE_MAX,
 };
 
@@ -68,6 +70,9 @@ const PAUSE_TOLD_EVERY: Duration = Duration::from_secs(60);
 const REASON_NO_LISTENER: u16 = 8;
 const REASON_CONSUMER: u16 = 28;
 const REASON_VERSION: u16 = 31;
+
+/// Why a connection is not made though the two have found each other.
+const NO_LOCAL: &str = "RPMA_SOFT_CARRIER=local, but the two processes cannot share memory";
 
 /// Purposes of timers.
 const TIMER_PHASE: u32 = 1;
@@ -140,7 +145,11 @@ struct State {
     inbox: Vec<u8>,
     own: Params,
     own_private: PrivateData,
+    /// Shared memory that the request offers.
+    offer: Option<Offer>,
     peer: Params,
+    /// Shared memory that the peer's request offers.
+    peer_meeting: Option<Meeting>,
     qp: Option<Arc<Qp>>,
     /// The queue pair whose traffic the connection carries, even after it was destroyed.
     link: Option<Arc<Qp>>,
@@ -257,7 +266,9 @@ impl Id {
                 inbox: Vec::new(),
                 own: Params::default(),
                 own_private: PrivateData::default(),
+                offer: None,
                 peer: Params::default(),
+                peer_meeting: None,
                 qp: None,
                 link: None,
                 greetings: VecDeque::new(),
@@ -380,6 +391,7 @@ impl Id {
             return Err(Errno::INVAL);
         }
         let qp = state.qp.clone().ok_or(Errno::INVAL)?;
+        carrier_choice()?;
         state.own = own_params(&given.params, &qp);
         state.own_private = PrivateData::new(given.private).ok_or(Errno::INVAL)?;
         self.set_timer(&mut state, CONNECT_TIMEOUT)?;
@@ -398,6 +410,7 @@ impl Id {
             return Err(Errno::INVAL);
         }
         let qp = state.qp.clone().ok_or(Errno::INVAL)?;
+        let choice = carrier_choice()?;
         state.own = own_params(&given.params, &qp);
         let socket = state.socket.take().ok_or(Errno::INVAL)?;
         let private = PrivateData::new(given.private)
@@ -408,11 +421,29 @@ impl Id {
             refuse(&socket, REASON_CONSUMER, PrivateData::default());
             return Err(Errno::INVAL);
         };
+        let found = match (state.peer_meeting, choice) {
+            (_, Choice::Tcp) | (None, Choice::Auto) => None,
+            (Some(offer), _) => match Found::look(&offer) {
+                Ok(found) => Some(found),
+                Err(e) => {
+                    diag::debug(format_args!("the peer's memory cannot be shared: {e}"));
+                    None
+                }
+            },
+            (None, Choice::Local) => None,
+        };
+        if found.is_none() && choice == Choice::Local {
+            diag::warn(format_args!("{NO_LOCAL}"));
+            state.phase = Phase::Over;
+            refuse(&socket, REASON_CONSUMER, PrivateData::default());
+            return Err(Errno::OPNOTSUPP);
+        }
         let greeting = Greeting {
             kind: GreetingKind::Reply,
             params: state.own,
             reason: 0,
             private,
+            meeting: found.as_ref().map(Found::meeting),
         };
         if let Err(e) = greet(&socket, &greeting) {
             // The other side gave up meanwhile; the program learns it as with hardware.
@@ -429,7 +460,11 @@ impl Id {
         }
         let peer = state.peer;
         self.set_timer(&mut state, REPLY_TIMEOUT)?;
-        self.hand_over(&mut state, &qp, socket, &peer, None)?;
+        let carrier: Arc<dyn Carrier> = match found {
+            Some(found) => Arc::new(found.with(socket)),
+            None => Arc::new(tcp(&state, socket, &peer)),
+        };
+        self.hand_over(&mut state, &qp, carrier, &peer, None)?;
         state.phase = Phase::Accepted;
         Ok(())
     }
@@ -675,6 +710,7 @@ impl Id {
         self.stop_timer(state);
         self.unwatch(state);
         end(state.socket.take());
+        state.offer = None;
         state.phase = Phase::Over;
         self.emit(state, kind, status);
     }
@@ -699,11 +735,23 @@ impl Id {
 
     /// Sends the request.
     fn request(&self, state: &mut State) {
+        if let Some(socket) = &state.socket
+            && carrier_choice() != Ok(Choice::Tcp)
+            && state.offer.is_none()
+            && let (Ok(source), Some(destination)) = (local_address(socket), state.destination)
+            && is_one_host(&source, &destination)
+        {
+            match Offer::make() {
+                Ok(offer) => state.offer = Some(offer),
+                Err(e) => diag::debug(format_args!("no memory can be shared with the peer: {e}")),
+            }
+        }
         let greeting = Greeting {
             kind: GreetingKind::Request,
             params: state.own,
             reason: 0,
             private: state.own_private,
+            meeting: state.offer.as_ref().map(Offer::meeting),
         };
         state.phase = Phase::Requested;
         state.inbox.clear();
@@ -771,6 +819,7 @@ impl Id {
                 self.stop_timer(state);
                 self.unwatch(state);
                 state.socket = None;
+                state.offer = None;
                 state.phase = Phase::Over;
                 self.emit_with(
                     state,
@@ -801,8 +850,33 @@ impl Id {
             );
             return;
         };
+        let carrier: Arc<dyn Carrier> = match (state.offer.take(), greeting.meeting) {
+            (Some(offer), Some(meeting)) => match offer.accepted(&meeting, socket) {
+                Ok(local) => Arc::new(local),
+                Err(_) => {
+                    // The peer counts on memory that is not ours.
+                    diag::warn(format_args!("a reply names memory that was not offered"));
+                    self.give_up(
+                        state,
+                        event_type::RDMA_CM_EVENT_CONNECT_ERROR,
+                        negated(Errno::PROTO),
+                    );
+                    return;
+                }
+            },
+            _ if carrier_choice() == Ok(Choice::Local) => {
+                diag::warn(format_args!("{NO_LOCAL}"));
+                self.give_up(
+                    state,
+                    event_type::RDMA_CM_EVENT_CONNECT_ERROR,
+                    negated(Errno::OPNOTSUPP),
+                );
+                return;
+            }
+            _ => Arc::new(tcp(state, socket, &greeting.params)),
+        };
         let ready = Some(Header::bare(Kind::ReadyToUse, 0));
-        match self.hand_over(state, &qp, socket, &greeting.params, ready) {
+        match self.hand_over(state, &qp, carrier, &greeting.params, ready) {
             Ok(()) => {
                 state.phase = Phase::Connected;
                 self.emit_with(
@@ -817,12 +891,12 @@ impl Id {
         }
     }
 
-    /// Gives the socket to the queue pair: the handshake is over.
+    /// Gives the carrier to the queue pair: the handshake is over.
     fn hand_over(
         &self,
         state: &mut State,
         qp: &Arc<Qp>,
-        socket: OwnedFd,
+        carrier: Arc<dyn Carrier>,
         peer: &Params,
         first: Option<Header>,
     ) -> Result<(), Errno> {
@@ -832,10 +906,15 @@ impl Id {
             responder_resources: state.own.responder_resources,
             rnr_retry: peer.rnr_retry_count,
         };
-        let retry_count = state.own.retry_count.max(peer.retry_count);
         let observer: Weak<Id> = Weak::clone(&self.this);
         qp.set_observer(observer);
-        qp.connect(Arc::new(Tcp::new(socket, retry_count)), &agreement, first)?;
+        diag::debug(format_args!(
+            "QP {}: connected to QP {} of the peer, by {}",
+            qp.num,
+            peer.qp_num,
+            carrier.name()
+        ));
+        qp.connect(carrier, &agreement, first)?;
         state.link = Some(Arc::clone(qp));
         Ok(())
     }
@@ -935,6 +1014,7 @@ impl Id {
             params: Params::default(),
             reason: 0,
             private: PrivateData::default(),
+            meeting: None,
         };
         // If the other side is gone, the program learns it when it decides.
         let _ = greet(&socket, &received);
@@ -947,6 +1027,7 @@ impl Id {
                 .flatten()
                 .and_then(|address| SocketAddr::try_from(address).ok());
             fresh.peer = greeting.params;
+            fresh.peer_meeting = greeting.meeting;
             fresh.socket = Some(socket);
         }
         state.undelivered += 1;
@@ -1202,6 +1283,21 @@ fn own_params(given: &Params, qp: &Qp) -> Params {
     }
 }
 
+/// The carrier that the program's user wants.
+fn carrier_choice() -> Result<Choice, Errno> {
+    let choice = Choice::get();
+    if choice.is_err() {
+        diag::warn(format_args!(
+            "RPMA_SOFT_CARRIER is none of auto, tcp, local"
+        ));
+    }
+    choice
+}
+
+fn tcp(state: &State, socket: OwnedFd, peer: &Params) -> Tcp {
+    Tcp::new(socket, state.own.retry_count.max(peer.retry_count))
+}
+
 /// The peer's parameters as the program sees them: what the peer initiates is what it responds to.
 fn crossed(peer: &Params) -> Params {
     Params {
@@ -1228,6 +1324,7 @@ fn refuse(socket: &OwnedFd, reason: u16, private: PrivateData) {
         params: Params::default(),
         reason,
         private,
+        meeting: None,
     };
     // If it does not arrive, the end of the connection says the same.
     let _ = greet(socket, &greeting);

@@ -6,10 +6,13 @@
 //! The thread starts with the first use of the fabric, has all signals blocked, and sleeps while
 //! nothing happens. Threads that poll a completion queue drive the same sockets themselves
 //! ([`Engine::poll`]), so that a busy program needs no hand-off.
+//!
+//! Carriers in shared memory are looked at by whoever looks at the sockets, as long as they are
+//! in use; when that ends they are put to rest, and then wake the engine through a socket.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use once_cell::sync::OnceCell;
@@ -17,6 +20,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, p
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, read, write};
 
+use super::carrier::Carrier;
 use super::diag;
 use super::sync::Lock;
 
@@ -32,6 +36,11 @@ pub(super) trait Source: Send + Sync {
     /// Its descriptor is ready. With `wait` unset, the source may skip what another thread is
     /// working at already.
     fn ready(self: Arc<Self>, readiness: Readiness, wait: bool);
+
+    /// Its carrier was looked at and is ready; `wait` as above.
+    fn looked(self: Arc<Self>, readiness: Readiness, wait: bool) {
+        let _ = (readiness, wait);
+    }
 
     /// A timer that was set with this purpose has expired.
     fn expired(self: Arc<Self>, purpose: u32) {
@@ -55,6 +64,14 @@ struct Slot {
 struct Slots {
     all: Vec<Slot>,
     free: Vec<u32>,
+}
+
+/// A carrier that is looked at.
+struct Watched {
+    source: Arc<dyn Source>,
+    carrier: Arc<dyn Carrier>,
+    /// How often it was looked at since there was something.
+    idle: AtomicU32,
 }
 
 struct Timer {
@@ -81,6 +98,10 @@ pub(super) struct Engine {
     slots: Lock<Slots>,
     timers: Lock<BTreeMap<TimerKey, Timer>>,
     kicks: Lock<Vec<Arc<dyn Source>>>,
+    /// Carriers that are looked at; whoever does so works on a copy.
+    awake: Lock<Arc<Vec<Arc<Watched>>>>,
+    /// Whether there are such.
+    any_awake: AtomicBool,
     /// Held by a polling thread, so that one at a time looks for events.
     polling: Lock<()>,
     /// How often polling threads have looked.
@@ -102,6 +123,10 @@ const LEASE_MAX: Duration = Duration::from_millis(1);
 const STAND_IN_LOOK: i64 = 20_000_000;
 /// Pause when the sockets cannot be waited for.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
+/// How often carriers in shared memory are looked at for each time that sockets are.
+const LOOKS_PER_SOCKETS: u64 = 16;
+/// How often a carrier is looked at in vain before it is put to rest while others are in use.
+const LOOKS_IN_VAIN: u32 = 1 << 16;
 /// A thread that looks less often than this does not count as polling.
 const POLL_PERIOD_MICROS: u64 = 10;
 
@@ -131,6 +156,8 @@ impl Engine {
             slots: Lock::default(),
             timers: Lock::default(),
             kicks: Lock::default(),
+            awake: Lock::default(),
+            any_awake: AtomicBool::new(false),
             polling: Lock::new(()),
             polls: AtomicU64::new(0),
         };
@@ -230,6 +257,7 @@ impl Engine {
                 break;
             }
             let timeout = match next {
+                _ if !self.rest() => 0,
                 Some(next) if next.tv_sec == 0 => next.tv_nsec.min(STAND_IN_LOOK),
                 _ => STAND_IN_LOOK,
             };
@@ -321,9 +349,93 @@ impl Engine {
         if let Some(_guard) = self.polling.try_lock() {
             // Not counted when another thread looks: that one may be held up, and then the
             // engine's thread must not leave the sockets to it.
-            self.polls.fetch_add(1, Ordering::Relaxed);
-            self.dispatch(Some(Timespec::default()), false);
+            let polls = self.polls.fetch_add(1, Ordering::Relaxed);
+            if !self.any_awake.load(Ordering::Relaxed) || polls.is_multiple_of(LOOKS_PER_SOCKETS) {
+                self.dispatch(Some(Timespec::default()), false);
+            } else {
+                self.look(false);
+            }
         }
+    }
+
+    /// Has a carrier looked at from now on; `wait` says that the engine's thread asks for it.
+    pub(super) fn attend(
+        &self,
+        source: &Arc<impl Source + 'static>,
+        carrier: &Arc<dyn Carrier>,
+        wait: bool,
+    ) {
+        let mut awake = self.awake.lock();
+        carrier.stay_awake();
+        if awake.iter().any(|w| Arc::ptr_eq(&w.carrier, carrier)) {
+            return;
+        }
+        Arc::make_mut(&mut awake).push(Arc::new(Watched {
+            source: Arc::clone(source) as Arc<dyn Source>,
+            carrier: Arc::clone(carrier),
+            idle: AtomicU32::new(0),
+        }));
+        self.any_awake.store(true, Ordering::Relaxed);
+        drop(awake);
+        if !wait {
+            // Whoever polls may stop; then the engine has to look.
+            self.wake();
+        }
+    }
+
+    /// Does not have a carrier looked at any more.
+    pub(super) fn neglect(&self, carrier: &Arc<dyn Carrier>) {
+        self.retain_awake(|w| !Arc::ptr_eq(&w.carrier, carrier));
+    }
+
+    fn retain_awake(&self, mut keep: impl FnMut(&Watched) -> bool) {
+        let mut awake = self.awake.lock();
+        let kept: Vec<_> = awake.iter().filter(|w| keep(w)).cloned().collect();
+        let mut before = None;
+        if kept.len() != awake.len() {
+            self.any_awake.store(!kept.is_empty(), Ordering::Relaxed);
+            before = Some(std::mem::replace(&mut *awake, Arc::new(kept)));
+        }
+        drop(awake);
+        // Outside the lock: dropping the last reference may close sockets.
+        drop(before);
+    }
+
+    /// Looks at the carriers that are in use, and handles what is there. Returns whether there
+    /// was something.
+    fn look(&self, wait: bool) -> bool {
+        if !self.any_awake.load(Ordering::Relaxed) {
+            return false;
+        }
+        let all = Arc::clone(&self.awake.lock());
+        let mut found = false;
+        let mut in_vain = false;
+        for watched in all.iter() {
+            let (readable, writable) = watched.carrier.look();
+            if readable || writable {
+                found = true;
+                watched.idle.store(0, Ordering::Relaxed);
+                let readiness = Readiness { readable, writable };
+                Arc::clone(&watched.source).looked(readiness, wait);
+            } else {
+                in_vain |= watched.idle.fetch_add(1, Ordering::Relaxed) >= LOOKS_IN_VAIN;
+            }
+        }
+        if in_vain {
+            self.retain_awake(|w| {
+                w.idle.load(Ordering::Relaxed) < LOOKS_IN_VAIN || !w.carrier.rest()
+            });
+        }
+        found
+    }
+
+    /// Puts the carriers to rest that have nothing to do. Returns whether that was all.
+    fn rest(&self) -> bool {
+        if !self.any_awake.load(Ordering::Relaxed) {
+            return true;
+        }
+        self.retain_awake(|w| !w.carrier.rest());
+        !self.any_awake.load(Ordering::Relaxed)
     }
 
     fn run(&self) {
@@ -337,8 +449,7 @@ impl Engine {
                 self.stand_down(polls);
                 continue;
             }
-            let now = Instant::now();
-            let timeout = if now < spin_until {
+            let timeout = if Instant::now() < spin_until || !self.rest() {
                 Some(Timespec::default())
             } else {
                 timeout
@@ -386,8 +497,15 @@ impl Engine {
         }
     }
 
-    /// Waits for events and handles them. Returns whether a socket was ready.
+    /// Handles what carriers and sockets have, after waiting for the latter. Returns whether there
+    /// was anything.
     fn dispatch(&self, timeout: Option<Timespec>, wait: bool) -> bool {
+        let mut handled = false;
+        if wait {
+            for _ in 0..LOOKS_PER_SOCKETS {
+                handled |= self.look(true);
+            }
+        }
         let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
         let ready = match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
             Ok((ready, _)) => ready,
@@ -404,7 +522,6 @@ impl Engine {
                 return false;
             }
         };
-        let mut handled = false;
         for event in ready {
             let token = { event.data }.u64();
             if token == WAKE {

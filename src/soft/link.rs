@@ -11,7 +11,7 @@
 //! Locks are taken in the order: receiving side, sending side, receive queue, completion queue.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
@@ -349,9 +349,9 @@ impl Tx {
             uses.clear();
             return if usable { Sent::Some(0) } else { Sent::Fault };
         }
-        // SAFETY: every part is a header or inline data in this object, or registered memory
-        // whose use is held in `uses`.
-        let result = unsafe { carrier.send(&list.0) };
+        // SAFETY: every part is a header or inline data of ours, or registered memory whose use is
+        // held in `uses`.
+        let result = unsafe { carrier.send(&list.0, uses.is_empty()) };
         uses.clear();
         match result {
             Ok(n) => {
@@ -576,16 +576,28 @@ impl Qp {
                 };
                 if !go_on {
                     tx.blocked = true;
-                    // During a flush nobody could take the event; the end of the flush sees to it.
-                    if !self.flushing.load(Ordering::Acquire)
-                        && let (Ok(engine), Some(token)) = (engine(), tx.token)
-                    {
-                        engine.rewatch(carrier.fd(), token, true);
-                    }
+                    self.await_room(&carrier, tx.token);
                 }
             }
         }
         self.needs_attention(tx)
+    }
+
+    /// Has the engine tell when the carrier takes more.
+    fn await_room(&self, carrier: &Arc<dyn Carrier>, token: Option<Token>) {
+        // During a flush nobody could take the event; the end of the flush sees to it.
+        if self.flushing.load(Ordering::Acquire) {
+            return;
+        }
+        let (Ok(engine), Some(token)) = (engine(), token) else {
+            return;
+        };
+        if !carrier.is_polled() {
+            engine.rewatch(carrier.fd(), token, true);
+        } else if let Some(this) = self.this.upgrade() {
+            carrier.pause();
+            engine.attend(&this, carrier, false);
+        }
     }
 
     fn needs_attention(&self, tx: &Tx) -> bool {
@@ -694,6 +706,7 @@ impl Qp {
         };
         if let (Ok(engine), Some(token)) = (engine(), tx.token.take()) {
             engine.unwatch(carrier.fd(), token);
+            engine.neglect(&carrier);
         }
         carrier.shutdown();
         if tx.flush_with.is_some() {
@@ -1195,6 +1208,7 @@ impl Qp {
             self.flushing.store(true, Ordering::Release);
             if let (Some(carrier), Some(token)) = (&tx.carrier, tx.token) {
                 engine.mute(carrier.fd(), token);
+                engine.neglect(carrier);
             }
         }
         let stand_in = engine.stand_in();
@@ -1203,7 +1217,10 @@ impl Qp {
         let tx = self.tx.lock();
         self.flushing.store(false, Ordering::Release);
         if let (Some(carrier), Some(token)) = (&tx.carrier, tx.token) {
-            engine.rewatch(carrier.fd(), token, tx.blocked);
+            engine.rewatch(carrier.fd(), token, tx.blocked && !carrier.is_polled());
+            if let (true, Some(this)) = (carrier.is_polled(), self.this.upgrade()) {
+                engine.attend(&this, carrier, false);
+            }
         }
         result
     }
@@ -1310,18 +1327,18 @@ impl Qp {
             engine.after(delay, Arc::downgrade(&this), 0);
         }
     }
-}
 
-impl Source for Qp {
-    fn ready(self: Arc<Self>, readiness: Readiness, wait: bool) {
-        let mut rx = if wait && !self.flushing.load(Ordering::Acquire) {
-            self.rx.lock()
+    /// The receiving side, for whoever has something to receive; `None` if another thread is
+    /// working at it and `wait` is not set, or if that takes long.
+    fn receiver(&self, wait: bool) -> Option<MutexGuard<'_, Rx>> {
+        if wait && !self.flushing.load(Ordering::Acquire) {
+            Some(self.rx.lock())
         } else {
-            match self.rx.try_lock() {
-                Some(rx) => rx,
-                None => return,
-            }
-        };
+            self.rx.try_lock()
+        }
+    }
+
+    fn progress(&self, rx: &mut Rx, readiness: Readiness) {
         if readiness.writable {
             let mut tx = self.tx.lock();
             if std::mem::take(&mut tx.blocked)
@@ -1329,15 +1346,36 @@ impl Source for Qp {
                 && let Some(carrier) = tx.carrier.clone()
             {
                 if self.pump(&mut tx) {
-                    self.attend(&mut rx, &mut tx);
+                    self.attend(rx, &mut tx);
                 }
-                if !tx.blocked && tx.token == Some(token) {
+                if !tx.blocked && tx.token == Some(token) && !carrier.is_polled() {
                     engine.rewatch(carrier.fd(), token, false);
                 }
             }
         }
         if readiness.readable && !rx.closed {
-            self.receive_all(&mut rx);
+            self.receive_all(rx);
+        }
+    }
+}
+
+impl Source for Qp {
+    fn ready(self: Arc<Self>, mut readiness: Readiness, wait: bool) {
+        let Some(mut rx) = self.receiver(wait) else {
+            return;
+        };
+        let polled = self.tx.lock().carrier.clone().filter(|c| c.is_polled());
+        if let (Some(carrier), Ok(engine)) = (polled, engine()) {
+            carrier.woken();
+            engine.attend(&self, &carrier, wait);
+            readiness.writable = carrier.look().1;
+        }
+        self.progress(&mut rx, readiness);
+    }
+
+    fn looked(self: Arc<Self>, readiness: Readiness, wait: bool) {
+        if let Some(mut rx) = self.receiver(wait) {
+            self.progress(&mut rx, readiness);
         }
     }
 

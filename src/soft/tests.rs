@@ -560,6 +560,7 @@ impl Raw {
             },
             reason: 0,
             private: PrivateData::default(),
+            meeting: None,
         }
         .encode(&mut bytes);
         bytes

@@ -28,8 +28,13 @@ pub const REQUEST_PRIVATE_MAX: usize = 56;
 pub const REPLY_PRIVATE_MAX: usize = 196;
 /// Longest private data in a reject.
 pub const REJECT_PRIVATE_MAX: usize = 148;
-/// Longest extension that a greeting may carry; its contents are for later versions.
+/// Longest extension that a greeting may carry: items of a tag, a length and so many bytes. Items
+/// that are not known are for later versions, and are skipped.
 pub const EXTENSION_MAX: usize = 256;
+/// Tag of a [`Meeting`] in an extension.
+const TAG_MEETING: u8 = 1;
+/// Length of a [`Meeting`]'s bytes.
+const MEETING_LEN: usize = 24;
 
 const MAGIC: [u8; 8] = *b"rpmasoft";
 const VERSION: u16 = 1;
@@ -450,6 +455,18 @@ pub struct Params {
     pub qp_num: u32,
 }
 
+/// Where two processes of one machine can find memory that both use: in a request what the sender
+/// offers, in a reply the proof that the sender has found it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meeting {
+    /// The process that made the memory, as it knows itself.
+    pub pid: u32,
+    /// Its descriptor there.
+    pub fd: u32,
+    /// What the memory contains, so that nothing else is taken for it.
+    pub nonce: [u8; 16],
+}
+
 /// The first message of each direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Greeting {
@@ -461,6 +478,8 @@ pub struct Greeting {
     pub reason: u16,
     /// The program's own data.
     pub private: PrivateData,
+    /// A faster way than the stream that the greeting came by.
+    pub meeting: Option<Meeting>,
 }
 
 impl Greeting {
@@ -471,7 +490,10 @@ impl Greeting {
         out.clear();
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&[self.kind as u8, private.len() as u8, 0, 0, 0, 0]);
+        out.extend_from_slice(&[self.kind as u8, private.len() as u8]);
+        let extension = self.meeting.map_or(0, |_| 2 + MEETING_LEN);
+        out.extend_from_slice(&(extension as u16).to_le_bytes());
+        out.extend_from_slice(&[0; 2]);
         out.extend_from_slice(&p.qp_num.to_le_bytes());
         out.extend_from_slice(&[
             p.responder_resources,
@@ -484,6 +506,12 @@ impl Greeting {
         out.extend_from_slice(&self.reason.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(private);
+        if let Some(meeting) = &self.meeting {
+            out.extend_from_slice(&[TAG_MEETING, MEETING_LEN as u8]);
+            out.extend_from_slice(&meeting.pid.to_le_bytes());
+            out.extend_from_slice(&meeting.fd.to_le_bytes());
+            out.extend_from_slice(&meeting.nonce);
+        }
     }
 
     /// Length of the whole message, from its fixed part; refuses at once what cannot become a
@@ -538,6 +566,7 @@ impl Greeting {
             .get(..usize::from(private_len))
             .and_then(PrivateData::new)
             .ok_or(BadFrame::PrivateData(private_len))?;
+        let extension = rest.get(usize::from(private_len)..).unwrap_or_default();
         Ok(Greeting {
             kind: GreetingKind::from_byte(kind).ok_or(BadFrame::UnknownKind(kind))?,
             params: Params {
@@ -551,7 +580,25 @@ impl Greeting {
             },
             reason,
             private,
+            meeting: find_meeting(extension),
         })
+    }
+}
+
+/// Looks a meeting up in an extension.
+fn find_meeting(mut extension: &[u8]) -> Option<Meeting> {
+    loop {
+        let ([tag, len], rest) = extension.split_first_chunk()?;
+        let (item, rest) = rest.split_at_checked(usize::from(*len))?;
+        if *tag == TAG_MEETING && item.len() == MEETING_LEN {
+            let mut reader = Reader(item);
+            return Some(Meeting {
+                pid: u32::from_le_bytes(reader.array()),
+                fd: u32::from_le_bytes(reader.array()),
+                nonce: reader.array(),
+            });
+        }
+        extension = rest;
     }
 }
 
@@ -705,6 +752,7 @@ mod tests {
             },
             reason: 28,
             private: PrivateData::new(private).unwrap(),
+            meeting: None,
         }
     }
 
@@ -736,6 +784,35 @@ mod tests {
             }
         }
         assert!(PrivateData::new(&[0; REPLY_PRIVATE_MAX + 1]).is_none());
+    }
+
+    #[test]
+    fn meetings_survive_the_wire_among_unknown_items() {
+        let sent = Greeting {
+            meeting: Some(Meeting {
+                pid: 0x0102_0304,
+                fd: 7,
+                nonce: *b"sixteen bytes...",
+            }),
+            ..greeting(GreetingKind::Request, b"data")
+        };
+        let mut bytes = Vec::new();
+        sent.encode(&mut bytes);
+        assert_eq!(Greeting::decode(&bytes), Ok(sent));
+        let extension = bytes.split_off(GREETING_LEN + 4);
+        let with = |extension: &[u8]| {
+            let mut bytes = bytes.clone();
+            bytes[12..14].copy_from_slice(&(extension.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(extension);
+            Greeting::decode(&bytes).unwrap().meeting
+        };
+        let later = [&[9, 3, 1, 2, 3], &extension[..], &[8, 0]].concat();
+        assert_eq!(with(&later), sent.meeting);
+        // Cut short, of another length, or not there.
+        assert_eq!(with(&extension[..extension.len() - 1]), None);
+        assert_eq!(with(&[TAG_MEETING, 3, 1, 2, 3]), None);
+        assert_eq!(with(&[9]), None);
+        assert_eq!(with(&[]), None);
     }
 
     #[test]

@@ -64,7 +64,11 @@ fn outcome(n: isize) -> Result<usize, Errno> {
 }
 
 impl Carrier for Tcp {
-    unsafe fn send(&self, list: &[libc::iovec]) -> Result<usize, Errno> {
+    fn name(&self) -> &'static str {
+        "TCP"
+    }
+
+    unsafe fn send(&self, list: &[libc::iovec], _own: bool) -> Result<usize, Errno> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // Not through rustix, whose slices would claim that the memory is mapped.
         // SAFETY: the kernel checks the memory; the caller vouches for its use.
