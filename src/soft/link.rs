@@ -11,13 +11,14 @@
 //! Locks are taken in the order: receiving side, sending side, receive queue, completion queue.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, MutexGuard};
 use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
 use super::carrier::Carrier;
+use super::carrier::lending::{Purpose, Reference};
 use super::cq::Overrun;
 use super::diag;
 use super::engine::{Readiness, Source, Token, engine};
@@ -25,9 +26,9 @@ use super::mem::{self, Borrowed, Scratch};
 use super::mr::{Region, RegionUse, access};
 use super::qp::{Qp, state};
 use super::recvq::{Receive, Sge};
-use super::requester::{Requester, Source as Piece, Status, Violation, clip};
+use super::requester::{RequestFrame, Requester, Source as Piece, Status, Violation, clip};
 use super::responder::{Inbound, ReadJob, Replies, Verdict};
-use super::wire::{self, HEADER_LEN, Header, Kind, NakCode};
+use super::wire::{self, HEADER_LEN, Header, Kind, NakCode, REFERENCE_LEN};
 
 /// Frames that are prepared for one call of the carrier.
 const OUT_MAX: usize = 64;
@@ -50,6 +51,9 @@ const ROUNDS: usize = 16;
 const RNR_TIMER: Duration = Duration::from_micros(655_360);
 /// "For ever", as RNR retry count.
 const RNR_FOREVER: u8 = 7;
+
+/// Payload from this length on is fetched by the receiver where it can.
+const LEND_MIN: u32 = 16 << 10;
 
 const ZEROS: [u8; 4096] = [0; 4096];
 
@@ -102,12 +106,16 @@ enum Payload {
 
 /// A frame on its way out.
 struct OutFrame {
-    bytes: [u8; HEADER_LEN],
+    bytes: [u8; HEADER_LEN + REFERENCE_LEN],
+    /// How many of them there are: the header, and a reference if there is one.
+    head: usize,
     kind: Kind,
     seq: u32,
     last: bool,
     payload: Payload,
     len: usize,
+    /// Memory that the receiver fetches by itself.
+    loan: Option<u64>,
     /// Bytes of header and payload that the carrier has taken.
     sent: usize,
     /// Index of the request, unless it has to be sent again anyway.
@@ -116,16 +124,35 @@ struct OutFrame {
 
 impl OutFrame {
     fn new(header: &Header, payload: Payload, request: Option<u64>) -> Self {
+        let mut bytes = [0; HEADER_LEN + REFERENCE_LEN];
+        if let Some(start) = bytes.first_chunk_mut() {
+            *start = header.encode();
+        }
         OutFrame {
-            bytes: header.encode(),
+            bytes,
+            head: HEADER_LEN,
             kind: header.kind,
             seq: header.seq,
             last: header.is_last(),
             payload,
             len: header.payload_len() as usize,
+            loan: None,
             sent: 0,
             request,
         }
+    }
+
+    /// A frame whose payload the receiver fetches.
+    fn by_reference(mut header: Header, reference: Reference, request: Option<u64>) -> Self {
+        header.code = wire::BY_REFERENCE;
+        let mut frame = OutFrame::new(&header, Payload::None, request);
+        if let Some(end) = frame.bytes.last_chunk_mut() {
+            *end = reference.encode();
+        }
+        frame.head = frame.bytes.len();
+        frame.len = 0;
+        frame.loan = Some(reference.loan);
+        frame
     }
 
     fn is_started(&self) -> bool {
@@ -213,7 +240,7 @@ impl Tx {
     }
 
     /// Prepares frames, answers and requests in turn.
-    fn fill(&mut self, error: bool) {
+    fn fill(&mut self, error: bool, domain: u64) {
         while self.out.len() < OUT_MAX {
             if let Some(header) = self.control.front().copied() {
                 // The end of a connection comes after what is still owed, its beginning first.
@@ -227,9 +254,9 @@ impl Tx {
             // An acknowledgment comes before anything that the program posts after it has seen
             // what is acknowledged. Data that were asked for share the stream with requests.
             let request_first = std::mem::take(&mut self.requests_next);
-            let pushed = (request_first && self.fill_request(error))
+            let pushed = (request_first && self.fill_request(error, domain))
                 || self.fill_reply()
-                || self.fill_request(error);
+                || self.fill_request(error, domain);
             if !pushed {
                 return;
             }
@@ -240,19 +267,61 @@ impl Tx {
         let Some(frame) = self.replies.next_frame() else {
             return false;
         };
-        let payload = match frame.source {
-            Some((region, addr)) => {
-                self.requests_next = true;
-                Payload::Region(region, addr)
+        let mut payload = Payload::None;
+        if let Some((region, addr)) = frame.source {
+            self.requests_next = true;
+            if let Some(reference) = self.lend(&frame.header, &region, addr, Purpose::Answer) {
+                self.out
+                    .push_back(OutFrame::by_reference(frame.header, reference, None));
+                return true;
             }
-            None => Payload::None,
-        };
+            payload = Payload::Region(region, addr);
+        }
         self.out
             .push_back(OutFrame::new(&frame.header, payload, None));
         true
     }
 
-    fn fill_request(&mut self, error: bool) -> bool {
+    /// Lends a frame's payload, if it is worth while and the receiver can fetch it.
+    fn lend(
+        &self,
+        header: &Header,
+        region: &Arc<Region>,
+        addr: u64,
+        purpose: Purpose,
+    ) -> Option<Reference> {
+        if header.len < LEND_MIN {
+            return None;
+        }
+        let carrier = self.carrier.as_ref()?;
+        let lending = carrier.lending()?;
+        let guard = region.enter()?;
+        let reference = lending.lend(addr, purpose)?;
+        region.lent(&guard, carrier, reference.loan);
+        Some(reference)
+    }
+
+    /// The same for a request's payload, which must be in one piece.
+    fn lend_request(&self, frame: &RequestFrame, domain: u64) -> Option<Reference> {
+        let len = frame.header.len;
+        if len < LEND_MIN || self.carrier.as_ref()?.lending().is_none() {
+            return None;
+        }
+        let mut whole = None;
+        self.requester
+            .pieces(frame.index, frame.offset, u64::from(len), |piece| {
+                whole = match piece {
+                    Piece::Registered(sge) if sge.len == len => Some(sge),
+                    _ => None,
+                };
+                false
+            });
+        let Sge { addr, lkey, .. } = whole?;
+        let region = Region::find(lkey, domain, addr, u64::from(len), 0).ok()?;
+        self.lend(&frame.header, &region, addr, Purpose::Request)
+    }
+
+    fn fill_request(&mut self, error: bool, domain: u64) -> bool {
         if error || self.peer_left {
             return false;
         }
@@ -264,6 +333,11 @@ impl Tx {
             && let Some(carrier) = &self.carrier
         {
             carrier.be_patient(true);
+        }
+        if let Some(reference) = self.lend_request(&frame, domain) {
+            let frame = OutFrame::by_reference(frame.header, reference, Some(frame.index));
+            self.out.push_back(frame);
+            return true;
         }
         let payload = if frame.header.payload_len() > 0 {
             Payload::Request(frame.index, frame.offset)
@@ -293,10 +367,10 @@ impl Tx {
                 break;
             }
             let (parts, held) = (list.0.len(), uses.len());
-            if let Some(rest) = frame.bytes.get(frame.sent..) {
+            if let Some(rest) = frame.bytes.get(frame.sent..frame.head) {
                 list.push(rest.as_ptr() as u64, rest.len());
             }
-            let skip = frame.sent.saturating_sub(HEADER_LEN);
+            let skip = frame.sent.saturating_sub(frame.head);
             let left = (frame.len - skip) as u64;
             match &frame.payload {
                 Payload::None => {}
@@ -376,7 +450,7 @@ impl Tx {
             let Some(front) = self.out.front_mut() else {
                 return;
             };
-            let left = HEADER_LEN + front.len - front.sent;
+            let left = front.head + front.len - front.sent;
             if n < left {
                 front.sent += n;
                 return;
@@ -423,9 +497,25 @@ impl Tx {
         }
     }
 
+    /// The program may use the memory of its requests for something else now.
+    fn take_back_requests(&self) {
+        let carrier = self.carrier.as_ref();
+        if let Some(lending) = carrier.and_then(|carrier| carrier.lending()) {
+            lending.take_back_requests();
+        }
+    }
+
     /// Drops prepared requests that are not begun; they are prepared again, or never.
     fn drop_requests(&mut self) {
-        self.out.retain(|f| f.is_started() || f.request.is_none());
+        let carrier = self.carrier.as_ref();
+        let lending = carrier.and_then(|carrier| carrier.lending());
+        self.out.retain(|f| {
+            let keep = f.is_started() || f.request.is_none();
+            if let (false, Some(loan), Some(lending)) = (keep, f.loan, lending) {
+                lending.take_back(loan);
+            }
+            keep
+        });
         if let Some(front) = self.out.front_mut() {
             front.request = None;
         }
@@ -457,6 +547,11 @@ pub(super) struct Rx {
     left: usize,
     done: u64,
     target: Target,
+    /// Frames may have references.
+    can_fetch: bool,
+    /// The current frame has a reference instead of its payload.
+    lent: bool,
+    reference: [u8; REFERENCE_LEN],
     parts: Vec<Part>,
     inbound: Inbound,
     receive: Receive,
@@ -513,6 +608,7 @@ impl Qp {
         first: Option<Header>,
     ) -> Result<(), Errno> {
         let this = self.this.upgrade().ok_or(Errno::NODEV)?;
+        let mut rx = self.rx.lock();
         let mut tx = self.tx.lock();
         if self.state() != state::INIT || tx.carrier.is_some() {
             return Err(Errno::INVAL);
@@ -523,6 +619,7 @@ impl Qp {
         tx.replies
             .set_max_reads(usize::from(agreement.responder_resources));
         tx.rnr_retry = agreement.rnr_retry;
+        rx.can_fetch = carrier.lending().is_some_and(|lending| lending.can_fetch());
         tx.control.extend(first);
         tx.token = Some(engine()?.watch(carrier.fd(), this, false)?);
         tx.carrier = Some(carrier);
@@ -553,7 +650,7 @@ impl Qp {
         if let Some(carrier) = tx.carrier.clone() {
             let mut budget = PUMP_MAX;
             while !tx.blocked && !tx.broken && !tx.deaf {
-                tx.fill(error);
+                tx.fill(error, self.domain);
                 if tx.out.is_empty() {
                     break;
                 }
@@ -659,6 +756,7 @@ impl Qp {
         rx.header = None;
         tx.replies.silence();
         tx.drop_requests();
+        tx.take_back_requests();
         tx.rnr_deadline = None;
         tx.flush_with = Some(first);
         if tell {
@@ -726,7 +824,10 @@ impl Qp {
             // The frame cannot be finished, so the stream cannot go on.
             tx.broken = true;
         }
-        tx.out.retain(|f| f.is_started() && f.request.is_none());
+        tx.drop_requests();
+        tx.out
+            .retain(|f| f.is_started() && !matches!(f.payload, Payload::Request(..)));
+        tx.take_back_requests();
         tx.requester.flush(Status::Flushed, &mut |_| ());
         tx.flush_with = None;
         let mut own = self.own.lock();
@@ -802,7 +903,7 @@ impl Qp {
         rx.uses.clear();
         let mut direct = 0;
         let mut gone = false;
-        if rx.target == Target::Place {
+        if rx.target == Target::Place && !rx.lent {
             for part in clip_parts(&rx.parts, rx.done) {
                 match part.region.enter() {
                     Some(guard) => {
@@ -851,7 +952,13 @@ impl Qp {
         while at < len {
             if rx.left > 0 {
                 let take = rx.left.min(len - at);
-                if rx.target == Target::Place && !self.copy_out(rx, scratch, at, take) {
+                if rx.lent {
+                    let from = bytes.get(at..at + take).unwrap_or_default();
+                    let done = rx.done as usize;
+                    if let Some(to) = rx.reference.get_mut(done..done + take) {
+                        to.copy_from_slice(from);
+                    }
+                } else if rx.target == Target::Place && !self.copy_out(rx, scratch, at, take) {
                     self.payload_fault(rx)?;
                 }
                 at += take;
@@ -898,14 +1005,90 @@ impl Qp {
     fn advance(&self, rx: &mut Rx, n: usize) -> Result<(), End> {
         rx.left -= n.min(rx.left);
         rx.done += n as u64;
-        if rx.left == 0 {
-            self.finish(rx)?;
+        if rx.left > 0 {
+            return Ok(());
+        }
+        let lent = std::mem::take(&mut rx.lent);
+        if lent {
+            self.fetch(rx)?;
+        }
+        self.finish(rx)?;
+        if lent {
+            // Much has been done for a few bytes, and there may be more of them: not at the end.
+            self.pump(&mut self.tx.lock());
         }
         Ok(())
     }
 
+    /// A reference has arrived: fetches what it names, or declines.
+    fn fetch(&self, rx: &mut Rx) -> Result<(), End> {
+        let reference = Reference::decode(&rx.reference);
+        let carrier = self.tx.lock().carrier.clone().ok_or(End::Closed)?;
+        let lending = carrier.lending().ok_or(End::Closed)?;
+        if rx.target != Target::Place {
+            lending.decline(reference);
+            return Ok(());
+        }
+        rx.list.0.clear();
+        rx.uses.clear();
+        let mut gone = false;
+        for part in &rx.parts {
+            match part.region.enter() {
+                Some(guard) => {
+                    rx.uses.push(guard);
+                    rx.list.push(part.addr, part.len as usize);
+                }
+                None => gone = true,
+            }
+        }
+        if gone {
+            rx.uses.clear();
+            lending.decline(reference);
+            return self.payload_fault(rx);
+        }
+        // SAFETY: every part is registered memory whose use is held.
+        let result = unsafe { lending.fetch(reference, &rx.list.0) };
+        rx.uses.clear();
+        match result {
+            Ok(()) => Ok(()),
+            Err(Errno::FAULT) => {
+                lending.decline(reference);
+                let ours = rx.parts.iter().all(|part| is_writable(part.addr, part.len));
+                if ours {
+                    self.source_fault(rx)
+                } else {
+                    self.payload_fault(rx)
+                }
+            }
+            Err(Errno::CANCELED) => self.source_fault(rx),
+            Err(_) => Err(End::Closed),
+        }
+    }
+
+    /// The payload is not where the peer says.
+    fn source_fault(&self, rx: &mut Rx) -> Result<(), End> {
+        match rx.header {
+            Some(header) if header.kind == Kind::ReadData => {
+                rx.header = None;
+                rx.target = Target::Drop;
+                rx.parts.clear();
+                self.answer_fault(rx, header.seq, Status::RemoteAccess)
+            }
+            Some(header) => {
+                let receive = rx.receiving.then_some(Status::Flushed);
+                self.refuse(rx, header.seq, NakCode::RequesterMemory, receive);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// A frame's header has arrived.
     fn begin(&self, rx: &mut Rx, header: Header) -> Result<(), End> {
+        if header.is_by_reference() && !rx.can_fetch {
+            return Err(wire::BadFrame::UnknownCode(header.code).into());
+        }
+        rx.lent = header.is_by_reference();
         rx.header = Some(header);
         rx.left = header.payload_len() as usize;
         rx.done = 0;
@@ -1059,12 +1242,16 @@ impl Qp {
 
     /// The memory for a read's answer is not ours to write.
     fn local_fault(&self, rx: &mut Rx, seq: u32) -> Result<(), End> {
+        self.answer_fault(rx, seq, Status::LocalProtection)
+    }
+
+    /// A read's answer has arrived, but not its data.
+    fn answer_fault(&self, rx: &mut Rx, seq: u32, status: Status) -> Result<(), End> {
         let mut tx = self.tx.lock();
         let mut overrun = Ok(());
-        tx.requester
-            .refused(seq, Status::LocalProtection, &mut |c| {
-                overrun = overrun.and(self.push_sent(c));
-            })?;
+        tx.requester.refused(seq, status, &mut |c| {
+            overrun = overrun.and(self.push_sent(c));
+        })?;
         self.attend(rx, &mut tx);
         Ok(overrun?)
     }
@@ -1415,6 +1602,11 @@ fn is_disk_flush(header: &Header, len: u64) -> bool {
     header.kind == Kind::Flush
         && header.code & wire::FLUSH_PERSISTENT != 0
         && (header.code & wire::FLUSH_WHOLE_REGION != 0 || header.wide() >= len)
+}
+
+/// Whether the kernel could write to the range.
+fn is_writable(addr: u64, len: u64) -> bool {
+    mem::touch(addr, len, true).unwrap_or_else(|| mem::is_mapped(addr, len))
 }
 
 /// The parts that come after the first `done` bytes.

@@ -7,12 +7,13 @@
 //! it was not given. Whoever touches a region's memory holds a [`RegionUse`] meanwhile;
 //! deregistration closes the region and waits until the last use is gone, so that the program
 //! may free the memory as soon as `ibv_dereg_mr` returned. A use never lasts longer than one
-//! non-blocking call or one flush.
+//! non-blocking call or one flush. What was lent to a peer to fetch is taken back then.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, OnceLock, PoisonError, RwLock, Weak};
 
+use super::carrier::Carrier;
 use super::persist::Extents;
 use super::sync::{Lock, wait_until};
 
@@ -108,6 +109,8 @@ pub(super) struct Region {
     gate: Lock<()>,
     unused: Condvar,
     extents: OnceLock<Extents>,
+    /// What peers may fetch from the region.
+    loans: Lock<Vec<(Weak<dyn Carrier>, u64)>>,
 }
 
 /// Why an access is refused.
@@ -139,6 +142,7 @@ impl Region {
                 gate: Lock::new(()),
                 unused: Condvar::new(),
                 extents: OnceLock::new(),
+                loans: Lock::default(),
             });
             table.insert(key, Arc::clone(&region));
             return Some(region);
@@ -211,8 +215,26 @@ impl Region {
         drop(wait_until(&self.unused, gate, |()| {
             self.uses.load(Ordering::Acquire) & !CLOSED == 0
         }));
+        for (carrier, loan) in std::mem::take(&mut *self.loans.lock()) {
+            if let Some(carrier) = carrier.upgrade()
+                && let Some(lending) = carrier.lending()
+            {
+                lending.take_back(loan);
+            }
+        }
         let domain_use = self.domain_use.lock().take();
         drop(domain_use);
+    }
+
+    /// Notes that memory of the region was lent, so that it is taken back when the region goes.
+    pub(super) fn lent(&self, _in_use: &RegionUse, carrier: &Arc<dyn Carrier>, loan: u64) {
+        let mut loans = self.loans.lock();
+        loans.retain(|(carrier, loan)| {
+            let carrier = carrier.upgrade();
+            let lending = carrier.as_ref().and_then(|carrier| carrier.lending());
+            lending.is_some_and(|lending| lending.is_open(*loan))
+        });
+        loans.push((Arc::downgrade(carrier), loan));
     }
 }
 

@@ -31,6 +31,7 @@ impl From<wire::NakCode> for Status {
             wire::NakCode::InvalidRequest => Status::RemoteInvalidRequest,
             wire::NakCode::RemoteAccess => Status::RemoteAccess,
             wire::NakCode::RemoteOperation => Status::RemoteOperation,
+            wire::NakCode::RequesterMemory => Status::LocalProtection,
         }
     }
 }

@@ -18,6 +18,8 @@
 
 /// Length of every frame's header.
 pub const HEADER_LEN: usize = 32;
+/// Length of what takes the place of a payload that the receiver fetches itself.
+pub const REFERENCE_LEN: usize = 16;
 /// Longest payload of one frame.
 pub const SEGMENT_MAX: u32 = 1 << 20;
 /// Length of a greeting without private data and extension.
@@ -34,7 +36,7 @@ pub const EXTENSION_MAX: usize = 256;
 /// Tag of a [`Meeting`] in an extension.
 const TAG_MEETING: u8 = 1;
 /// Length of a [`Meeting`]'s bytes.
-const MEETING_LEN: usize = 24;
+const MEETING_LEN: usize = 32;
 
 const MAGIC: [u8; 8] = *b"rpmasoft";
 const VERSION: u16 = 1;
@@ -138,6 +140,10 @@ pub const FLUSH_PERSISTENT: u8 = 2;
 /// Flush extent: the whole region, not only the given range.
 pub const FLUSH_WHOLE_REGION: u8 = 4;
 
+/// Code of a frame with payload: a reference to the sender's memory takes the place of the payload.
+/// Only between processes that share memory.
+pub const BY_REFERENCE: u8 = 1;
+
 /// Why a request failed at the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -148,6 +154,8 @@ pub enum NakCode {
     RemoteAccess = 2,
     /// The target could not do it.
     RemoteOperation = 3,
+    /// The payload was not where the request said: in the requester's own memory.
+    RequesterMemory = 4,
 }
 
 impl NakCode {
@@ -157,6 +165,7 @@ impl NakCode {
             1 => NakCode::InvalidRequest,
             2 => NakCode::RemoteAccess,
             3 => NakCode::RemoteOperation,
+            4 => NakCode::RequesterMemory,
             _ => return None,
         })
     }
@@ -208,13 +217,14 @@ pub struct Header {
     pub kind: Kind,
     /// `FLAG_` bits.
     pub flags: u8,
-    /// Failure code of a NAK, placement bits of a flush, else 0.
+    /// Failure code of a NAK, placement bits of a flush, [`BY_REFERENCE`] or 0 with a payload,
+    /// else 0.
     pub code: u8,
     /// Number of the request.
     pub seq: u32,
     /// Start of the remote range, the same in all segments of a message.
     pub addr: u64,
-    /// Payload bytes of this frame.
+    /// Payload bytes of this frame, also if there is only a reference to them.
     pub len: u32,
     /// Bytes of the whole message.
     pub total: u32,
@@ -240,9 +250,20 @@ impl Header {
         }
     }
 
+    fn has_payload(&self) -> bool {
+        self.kind.is_segmented() || self.kind == Kind::ReadData
+    }
+
+    /// Whether a reference takes the place of the payload.
+    pub fn is_by_reference(&self) -> bool {
+        self.has_payload() && self.code == BY_REFERENCE
+    }
+
     /// Bytes that follow the header.
     pub fn payload_len(&self) -> u32 {
-        if self.kind.is_segmented() || self.kind == Kind::ReadData {
+        if self.is_by_reference() {
+            REFERENCE_LEN as u32
+        } else if self.has_payload() {
             self.len
         } else {
             0
@@ -334,6 +355,7 @@ impl Header {
                     return Err(BadFrame::UnknownCode(self.code));
                 }
             }
+            _ if self.is_by_reference() && self.len > 0 => {}
             _ if self.code != 0 => return Err(BadFrame::UnknownCode(self.code)),
             _ => {}
         }
@@ -456,14 +478,16 @@ pub struct Params {
 }
 
 /// Where two processes of one machine can find memory that both use: in a request what the sender
-/// offers, in a reply the proof that the sender has found it.
+/// offers, in a reply that it was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meeting {
-    /// The process that made the memory, as it knows itself.
+    /// The sender's process, as it knows itself.
     pub pid: u32,
-    /// Its descriptor there.
+    /// The memory's descriptor there; in a request only.
     pub fd: u32,
-    /// What the memory contains, so that nothing else is taken for it.
+    /// The memory's address there.
+    pub addr: u64,
+    /// What the sender has put there, so that nothing else is taken for it.
     pub nonce: [u8; 16],
 }
 
@@ -510,6 +534,7 @@ impl Greeting {
             out.extend_from_slice(&[TAG_MEETING, MEETING_LEN as u8]);
             out.extend_from_slice(&meeting.pid.to_le_bytes());
             out.extend_from_slice(&meeting.fd.to_le_bytes());
+            out.extend_from_slice(&meeting.addr.to_le_bytes());
             out.extend_from_slice(&meeting.nonce);
         }
     }
@@ -595,6 +620,7 @@ fn find_meeting(mut extension: &[u8]) -> Option<Meeting> {
             return Some(Meeting {
                 pid: u32::from_le_bytes(reader.array()),
                 fd: u32::from_le_bytes(reader.array()),
+                addr: u64::from_le_bytes(reader.array()),
                 nonce: reader.array(),
             });
         }
@@ -792,6 +818,7 @@ mod tests {
             meeting: Some(Meeting {
                 pid: 0x0102_0304,
                 fd: 7,
+                addr: 0x0506_0708_090a_0b0c,
                 nonce: *b"sixteen bytes...",
             }),
             ..greeting(GreetingKind::Request, b"data")

@@ -9,6 +9,7 @@
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
+pub(super) mod lending;
 pub(super) mod local;
 pub(super) mod tcp;
 
@@ -43,6 +44,11 @@ pub trait Carrier: Send + Sync {
 
     /// Ends both directions.
     fn shutdown(&self);
+
+    /// For payloads that the receiver fetches itself.
+    fn lending(&self) -> Option<&dyn lending::Lending> {
+        None
+    }
 
     /// Whether the other functions here are of use: somebody has to look whether there is
     /// something to do, unless the carrier was told that nobody does.

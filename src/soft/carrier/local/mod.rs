@@ -8,7 +8,8 @@
 //! connection that the two have met by. That connection also tells when the other side is gone.
 //!
 //! The program's memory is copied by the kernel, from and to the memory file, since it may have
-//! been unmapped; what is the fabric's own (headers, inline data) is copied here.
+//! been unmapped; what is the fabric's own (headers, inline data) is copied here. Large payloads
+//! do not go through the rings if the receiver may read the sender's memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
@@ -16,11 +17,15 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
+use super::super::wire::Meeting;
 use super::Carrier;
-use shared::{RING_LEN, Shared};
+use super::lending::{Lending, Purpose, Reference};
+use shared::{LOANS, RING_LEN, Shared};
 
 pub(crate) mod offer;
 mod shared;
+#[cfg(test)]
+mod tests;
 
 /// Bytes that are copied in one go: the other side works at them while the next are copied.
 const CHUNK: usize = RING_LEN / 4;
@@ -43,10 +48,19 @@ pub(crate) struct Local {
     waiting: AtomicBool,
     /// The connection is over; what is in the ring can still be received.
     over: AtomicBool,
+    /// The other process, if its memory can be read.
+    source: Option<libc::pid_t>,
+    /// Number of the newest loan.
+    lent: AtomicU64,
 }
 
 impl Local {
-    fn new(shared: Shared, socket: OwnedFd) -> Self {
+    fn new(shared: Shared, socket: OwnedFd, other: &Meeting) -> Self {
+        let source = shared
+            .try_fetch(other.pid, other.addr)
+            .then_some(other.pid as libc::pid_t);
+        let can_fetch = &shared.mine().can_fetch.0;
+        can_fetch.store(u32::from(source.is_some()), Ordering::Release);
         Local {
             shared,
             socket,
@@ -55,6 +69,8 @@ impl Local {
             other_read: AtomicU64::new(0),
             waiting: AtomicBool::new(false),
             over: AtomicBool::new(false),
+            source,
+            lent: AtomicU64::new(0),
         }
     }
 
@@ -117,7 +133,11 @@ impl Local {
     fn publish(&self, n: usize) {
         let written = self.written.load(Ordering::Relaxed) + n as u64;
         self.written.store(written, Ordering::Relaxed);
-        self.shared.mine().written.0.store(written, Ordering::Release);
+        self.shared
+            .mine()
+            .written
+            .0
+            .store(written, Ordering::Release);
         // Pairs with the fence in `rest`.
         fence(Ordering::SeqCst);
         self.wake_other();
@@ -210,6 +230,10 @@ impl Carrier for Local {
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
+    fn lending(&self) -> Option<&dyn Lending> {
+        Some(self)
+    }
+
     fn is_polled(&self) -> bool {
         true
     }
@@ -258,5 +282,113 @@ impl Carrier for Local {
             self.stay_awake();
         }
         asleep
+    }
+}
+
+/// Marks the numbers of loans for requests.
+const FOR_REQUEST: u64 = 1;
+
+/// Where a loan's number is kept.
+fn slot(loans: &[AtomicU64; LOANS], loan: u64) -> Option<&AtomicU64> {
+    loans.get((loan >> 1) as usize % LOANS)
+}
+
+/// Ends a loan. False if it had ended before.
+fn end_loan(loans: &[AtomicU64; LOANS], loan: u64) -> bool {
+    slot(loans, loan).is_some_and(|slot| {
+        slot.compare_exchange(loan, 0, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    })
+}
+
+impl Lending for Local {
+    fn lend(&self, addr: u64, purpose: Purpose) -> Option<Reference> {
+        if self.shared.other().can_fetch.0.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let number = self.lent.load(Ordering::Relaxed) + 1;
+        let loan = number << 1
+            | match purpose {
+                Purpose::Request => FOR_REQUEST,
+                Purpose::Answer => 0,
+            };
+        let slot = slot(&self.shared.mine().loans, loan)?;
+        if slot.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        slot.store(loan, Ordering::SeqCst);
+        self.lent.store(number, Ordering::Relaxed);
+        Some(Reference { addr, loan })
+    }
+
+    fn is_open(&self, loan: u64) -> bool {
+        let slot = slot(&self.shared.mine().loans, loan);
+        slot.is_some_and(|slot| slot.load(Ordering::Relaxed) == loan)
+    }
+
+    fn take_back(&self, loan: u64) {
+        end_loan(&self.shared.mine().loans, loan);
+    }
+
+    fn take_back_requests(&self) {
+        for slot in &self.shared.mine().loans {
+            let loan = slot.load(Ordering::SeqCst);
+            if loan & FOR_REQUEST != 0 {
+                let _ = slot.compare_exchange(loan, 0, Ordering::SeqCst, Ordering::SeqCst);
+            }
+        }
+    }
+
+    fn can_fetch(&self) -> bool {
+        self.source.is_some()
+    }
+
+    unsafe fn fetch(&self, reference: Reference, list: &[libc::iovec]) -> Result<(), Errno> {
+        let pid = self.source.ok_or(Errno::PERM)?;
+        let mut addr = reference.addr;
+        for part in list {
+            let mut done = 0;
+            while done < part.iov_len {
+                let left = part.iov_len - done;
+                let local = libc::iovec {
+                    iov_base: part.iov_base.wrapping_byte_add(done),
+                    iov_len: left,
+                };
+                let remote = libc::iovec {
+                    iov_base: addr as *mut libc::c_void,
+                    iov_len: left,
+                };
+                // SAFETY: the kernel checks both; the caller vouches for the use of what is ours.
+                let n = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
+                match usize::try_from(n) {
+                    Ok(n) if n > 0 => {
+                        done += n;
+                        addr = addr.wrapping_add(n as u64);
+                    }
+                    Ok(_) => return Err(Errno::FAULT),
+                    Err(_) => {
+                        return Err(Errno::from_raw_os_error(super::super::mem::errno()));
+                    }
+                }
+            }
+        }
+        // What was read is what was lent only if the loan was open until here, and if the process
+        // still was the one that it was.
+        if !end_loan(&self.shared.other().loans, reference.loan) {
+            return Err(Errno::CANCELED);
+        }
+        match recv(
+            &self.socket,
+            &mut [0],
+            RecvFlags::DONTWAIT | RecvFlags::PEEK,
+        ) {
+            Ok((_, n)) if n > 0 => Ok(()),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            _ => Err(Errno::SRCH),
+        }
+    }
+
+    fn decline(&self, reference: Reference) {
+        end_loan(&self.shared.other().loans, reference.loan);
     }
 }

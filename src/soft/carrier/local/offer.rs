@@ -7,7 +7,8 @@
 //! there, and 16 random bytes that the memory contains. The passive side opens it through
 //! `/proc`, which the kernel allows to the same user, looks for those bytes, leaves random bytes
 //! of its own, and names them in its reply. So each knows that the other sees the same memory;
-//! whatever goes wrong, the connection stays with TCP.
+//! whatever goes wrong, the connection stays with TCP. Then each tries whether it may read the
+//! other's memory as well, which systems grant more reluctantly, and do without if not.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -18,8 +19,8 @@ use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::super::super::wire::Meeting;
-use super::shared::Shared;
 use super::Local;
+use super::shared::Shared;
 use crate::sys::env;
 
 /// What `RPMA_SOFT_CARRIER` asks for.
@@ -81,6 +82,7 @@ impl Offer {
         let meeting = Meeting {
             pid: std::process::id(),
             fd: shared.raw_fd() as u32,
+            addr: shared.address(),
             nonce,
         };
         Ok(Offer { shared, meeting })
@@ -95,7 +97,7 @@ impl Offer {
     /// socket comes back.
     pub(crate) fn accepted(self, reply: &Meeting, socket: OwnedFd) -> Result<Local, OwnedFd> {
         if self.shared.was_found(&reply.nonce) {
-            Ok(Local::new(self.shared, socket))
+            Ok(Local::new(self.shared, socket, reply))
         } else {
             Err(socket)
         }
@@ -105,6 +107,7 @@ impl Offer {
 /// Memory that the passive side has found.
 pub(crate) struct Found {
     shared: Shared,
+    offer: Meeting,
     meeting: Meeting,
 }
 
@@ -122,12 +125,16 @@ impl Found {
         let file = open(&path, flags, Mode::empty())?;
         let proof = random()?;
         let shared = Shared::find(file, &offer.nonce, &proof)?;
+        let meeting = Meeting {
+            pid: std::process::id(),
+            fd: 0,
+            addr: shared.address(),
+            nonce: proof,
+        };
         Ok(Found {
             shared,
-            meeting: Meeting {
-                nonce: proof,
-                ..Meeting::default()
-            },
+            offer: *offer,
+            meeting,
         })
     }
 
@@ -138,6 +145,6 @@ impl Found {
 
     /// The carrier.
     pub(crate) fn with(self, socket: OwnedFd) -> Local {
-        Local::new(self.shared, socket)
+        Local::new(self.shared, socket, &self.offer)
     }
 }

@@ -20,6 +20,8 @@ use rustix::process::{Resource, getrlimit};
 
 /// Bytes that may be under way in each direction.
 pub(super) const RING_LEN: usize = 256 << 10;
+/// Payloads that may wait to be fetched at a time.
+pub(super) const LOANS: usize = 64;
 /// Where the first ring begins; the control words are before it.
 const RINGS_AT: usize = 4096;
 const FILE_LEN: usize = RINGS_AT + 2 * RING_LEN;
@@ -41,6 +43,10 @@ pub(super) struct Side {
     pub awake: Line<AtomicU32>,
     /// Waits for room in its outgoing ring.
     pub starved: Line<AtomicU32>,
+    /// Can read the other process's memory.
+    pub can_fetch: Line<AtomicU32>,
+    /// What the other side may fetch: 0, or the number of a loan.
+    pub loans: [AtomicU64; LOANS],
 }
 
 #[repr(C)]
@@ -85,10 +91,7 @@ impl Shared {
         let file = memfd_create("rpma-soft-connection", flags)?;
         is_affordable(&file)?;
         ftruncate(&file, FILE_LEN as u64)?;
-        fcntl_add_seals(
-            &file,
-            SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
-        )?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let shared = Self::map(file, End::Offering)?;
         store(&shared.control().offered, nonce);
         shared.control().magic.store(MAGIC, Ordering::Release);
@@ -138,6 +141,29 @@ impl Shared {
             file,
             end,
         })
+    }
+
+    /// Where the memory is in this process.
+    pub(super) fn address(&self) -> u64 {
+        self.base as u64
+    }
+
+    /// Whether this process can read the memory of the other, which has the same memory at that
+    /// address.
+    pub(super) fn try_fetch(&self, pid: u32, address: u64) -> bool {
+        const OFFERED: usize = std::mem::offset_of!(Control, offered);
+        let mut seen = [0u8; 16];
+        let local = libc::iovec {
+            iov_base: seen.as_mut_ptr().cast(),
+            iov_len: seen.len(),
+        };
+        let remote = libc::iovec {
+            iov_base: address.wrapping_add(OFFERED as u64) as *mut libc::c_void,
+            iov_len: seen.len(),
+        };
+        // SAFETY: writes at most 16 bytes to `seen`; the kernel checks the source.
+        let n = unsafe { libc::process_vm_readv(pid as libc::pid_t, &local, 1, &remote, 1, 0) };
+        n == 16 && seen == load(&self.control().offered)
     }
 
     pub(super) fn raw_fd(&self) -> i32 {
