@@ -275,7 +275,7 @@ fn only_the_memory_that_was_promised_is_used() {
     assert_eq!(refused(other), Some(Errno::FBIG));
     ftruncate(
         &file,
-        rustix::fs::fstat(&offer_file(&meeting)).unwrap().st_size as u64,
+        rustix::fs::fstat(offer_file(&meeting)).unwrap().st_size as u64,
     )
     .unwrap();
     assert_eq!(refused(other), Some(Errno::PERM));
