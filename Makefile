@@ -97,13 +97,15 @@ lint: check-deps ## formatting and lints
 
 check-rust: check-deps ## the Rust tests; one of them tells whether the header is up to date
 	$(RUN) $(CARGO) test --locked
+	RPMA_SOFT_CARRIER=tcp $(RUN) $(CARGO) test --locked --lib soft::tests
 	$(RUN) $(CARGO) test --locked --package rpma-info
 
 check-abi: check-deps all ## symbols, header and installation
 	$(RUN) c-tests/abi/run
 
-check-c: check-deps all ## the C tests, on the software fabric
-	RPMA_FABRIC=soft $(RUN) c-tests/run
+check-c: check-deps all ## the C tests, on the software fabric: through shared memory, and over TCP
+	RPMA_FABRIC=soft RPMA_SOFT_CARRIER=local $(RUN) c-tests/run
+	RPMA_FABRIC=soft RPMA_SOFT_CARRIER=tcp $(RUN) c-tests/run
 
 check-net: check-deps all ## two hosts (network namespaces), also when the link between them is bad or gone
 	$(RUN) c-tests/net/run

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copyright 2026, The rpma developers
 
-//! The software fabric: verbs with the semantics of a reliable connected queue pair, over TCP.
+//! The software fabric: verbs with the semantics of a reliable connected queue pair, over TCP or,
+//! inside one machine, shared memory.
 //!
 //! From the wire to the program:
 //!

@@ -569,20 +569,31 @@ fn deregistration_in_mid_transfer() {
     }
 }
 
-/// A message waits for a receive, and its memory is not registered any more when there is one.
+/// A message waits for a receive, and its memory is not registered any more when there is one: the
+/// bytes are what they were, or there are none.
 #[test]
 fn deregistration_before_a_receive_is_there() {
     const LEN: usize = 1 << 20;
     let pair = Pair::new();
     let (client, server) = (&pair.client, &pair.server);
     let source = Memory::filled(client.home, LEN, 1);
+    let bytes = source.bytes.clone();
     let target = Memory::new(server.home, LEN, ALL_RIGHTS);
     let mut sges = [source.sge(0, LEN)];
     assert_eq!(client.post(&mut request(1, IBV_WR_SEND, &mut sges)), 0);
     drop(source);
     assert_eq!(server.post_recv(2, &mut [target.sge(0, LEN)]), 0);
-    assert_eq!(client.sent(1), [(1, IBV_WC_LOC_PROT_ERR)]);
-    assert_eq!(server.received(1), [(2, IBV_WC_WR_FLUSH_ERR)]);
+    match client.sent(1)[..] {
+        // It was on its way already.
+        [(1, OK)] => {
+            assert_eq!(server.received(1), [(2, OK)]);
+            assert!(target.read() == bytes);
+        }
+        [(1, IBV_WC_LOC_PROT_ERR)] => {
+            assert_eq!(server.received(1), [(2, IBV_WC_WR_FLUSH_ERR)]);
+        }
+        ref other => panic!("{other:?}"),
+    }
     drop(target);
     pair.close();
 }
