@@ -148,6 +148,10 @@ conformance: check-deps all ## every call against the original's, also when the 
 check-fault: check-deps all ## programs go on after any step of the library failed: with the feature fault-injection
 	CARGO=$(CARGO) $(RUN) c-tests/fault/run
 
+check-supply: ## licences, sources and known weaknesses of what the library is built from
+	@$(DEPS) build
+	CARGO=$(CARGO) packaging/supply
+
 header: ## write include/librpma.h from the Rust sources
 	@$(DEPS) build
 	RPMA_UPDATE_HEADER=1 $(CARGO) test --quiet --locked --test header
@@ -200,4 +204,4 @@ clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
 .PHONY: help all deps demo demo-deps perf bench bench-docs bench-build check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-info check-softverbs check-examples check-rdma \
-	check-original conformance check-fault header man check-man install uninstall deb check-packaging clean
+	check-original conformance check-fault check-supply header man check-man install uninstall deb check-packaging clean

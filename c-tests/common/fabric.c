@@ -33,6 +33,12 @@ on_rxe(const char *addr)
 	return strncmp(ibv_get_device_name(device_of(addr)->device), "rxe", 3) == 0;
 }
 
+bool
+on_soft(const char *addr)
+{
+	return strncmp(ibv_get_device_name(device_of(addr)->device), "rpma_soft", 9) == 0;
+}
+
 struct rpma_peer *
 peer_on(const char *addr)
 {

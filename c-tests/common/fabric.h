@@ -33,6 +33,9 @@ struct rpma_peer *peer_on(const char *addr);
  */
 bool on_rxe(const char *addr);
 
+/* True on the software fabric. */
+bool on_soft(const char *addr);
+
 /* Listens on the address at a port that is free; tests that run side by side get different ones. */
 struct rpma_ep *listen_on(struct rpma_peer *peer, const char *addr, char port[8]);
 

@@ -25,8 +25,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, accept_with, bind,
     connect, getpeername, getsockname, listen, recv, send, shutdown, socket_with, sockopt,
 };
-use rustix::process::{Resource, getrlimit};
 
+use super::admission::{Admission, Admitted};
 use super::carrier::Carrier;
 use super::carrier::local::offer::{Choice, Found, Offer, is_one_host};
 use super::carrier::tcp::Tcp;
@@ -53,10 +53,6 @@ const DECISION_TIMEOUT: Duration = Duration::from_secs(600);
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an accepted socket may take to say what it wants.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Accepted sockets of one listener that have not said what they want.
-const GREETINGS_MAX: usize = 1024;
-/// The part of the process's descriptors that they may take: one in so many.
-const GREETINGS_SHARE: u64 = 4;
 /// Undecided requests of one listener, if the program does not say.
 const BACKLOG_DEFAULT: usize = 1024;
 /// How long the peer may take to agree to the end of a connection.
@@ -65,6 +61,9 @@ const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the log is told of such pauses.
 const PAUSE_TOLD_EVERY: Duration = Duration::from_secs(60);
+/// How often the log is told of connections that are not allowed: whoever is not wanted shall not
+/// fill it.
+const REFUSAL_TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// Reject reasons as on InfiniBand.
 const REASON_NO_LISTENER: u16 = 8;
@@ -131,6 +130,13 @@ struct State {
     destination: Option<SocketAddr>,
     /// When the log was told last that there is no descriptor for new connections.
     told_of_pause: Option<Instant>,
+    /// When it was told last that a connection is not allowed, and of how many it was not told.
+    told_of_refusal: Option<Instant>,
+    untold_refusals: u64,
+    /// Whom a listener lets in.
+    admission: Admission,
+    /// The place of a connection that came in.
+    admitted: Option<Admitted>,
     /// The program chose the own address.
     pinned: bool,
     /// Bound, and listening if the id is.
@@ -224,12 +230,8 @@ fn local_address(fd: impl AsFd) -> Result<SocketAddr, Errno> {
     SocketAddr::try_from(getsockname(fd)?)
 }
 
-/// How many accepted sockets may be silent at a time: silence must not take the descriptors that
-/// the program itself needs.
-fn greetings_max() -> usize {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let share = usize::try_from(limit / GREETINGS_SHARE).unwrap_or(usize::MAX);
-    share.clamp(1, GREETINGS_MAX)
+fn peer_address(fd: impl AsFd) -> Option<SocketAddr> {
+    SocketAddr::try_from(getpeername(fd).ok()??).ok()
 }
 
 /// Ends a socket for all who hold it: a child that was forked may have it, too.
@@ -257,6 +259,10 @@ impl Id {
                 source: None,
                 destination: None,
                 told_of_pause: None,
+                told_of_refusal: None,
+                untold_refusals: 0,
+                admission: Admission::default(),
+                admitted: None,
                 pinned: false,
                 bound: None,
                 socket: None,
@@ -369,6 +375,10 @@ impl Id {
         if state.phase != Phase::Bound {
             return Err(Errno::INVAL);
         }
+        state.admission = Admission::from_environment().map_err(|bad| {
+            diag::error(format_args!("not listening: {bad}"));
+            Errno::INVAL
+        })?;
         let backlog = usize::try_from(backlog).unwrap_or(0);
         state.backlog = if backlog == 0 {
             BACKLOG_DEFAULT
@@ -523,6 +533,7 @@ impl Id {
         let phase = std::mem::replace(&mut state.phase, Phase::Destroyed);
         self.stop_timer(&mut state);
         self.unwatch(&mut state);
+        state.admitted = None;
         let socket = state.socket.take();
         let bound = state.bound.take();
         let link = state.link.take();
@@ -954,9 +965,15 @@ impl Id {
                 // That connection is gone already.
                 Err(_) => continue,
             };
+            if !self.is_allowed(&mut state, &socket) {
+                drop(state);
+                refuse(&socket, REASON_CONSUMER, PrivateData::default());
+                end(Some(socket));
+                continue;
+            }
             let _ = sockopt::set_tcp_nodelay(&socket, true);
             Tcp::watch_for_silence(&socket);
-            let oldest = if state.greetings.len() >= greetings_max() {
+            let oldest = if state.greetings.len() >= state.admission.handshakes() {
                 state.greetings.pop_front()
             } else {
                 None
@@ -971,6 +988,30 @@ impl Id {
                 self.forget_greeting(&incoming);
             }
         }
+    }
+
+    /// Whether the operator lets the other end of a new socket in; the log is told if not.
+    fn is_allowed(&self, state: &mut State, socket: &OwnedFd) -> bool {
+        let Some(peer) = peer_address(socket) else {
+            // It is gone already.
+            return false;
+        };
+        if state.admission.allows(peer.ip()) {
+            return true;
+        }
+        let now = Instant::now();
+        let told = state.told_of_refusal;
+        if told.is_some_and(|told| now.duration_since(told) < REFUSAL_TOLD_EVERY) {
+            state.untold_refusals += 1;
+            return false;
+        }
+        state.told_of_refusal = Some(now);
+        let more = std::mem::take(&mut state.untold_refusals);
+        diag::warn(format_args!(
+            "a connection from {} was refused: not in RPMA_SOFT_ALLOW ({more} more since the last such record)",
+            peer.ip()
+        ));
+        false
     }
 
     fn resume_accepting(&self) {
@@ -1009,6 +1050,14 @@ impl Id {
             refuse(&socket, REASON_CONSUMER, PrivateData::default());
             return;
         }
+        let Some(admitted) = state.admission.admit() else {
+            drop(state);
+            diag::warn(format_args!(
+                "a connection request was refused: there are RPMA_SOFT_MAX_CONNECTIONS already"
+            ));
+            refuse(&socket, REASON_CONSUMER, PrivateData::default());
+            return;
+        };
         let received = Greeting {
             kind: GreetingKind::Received,
             params: Params::default(),
@@ -1022,10 +1071,8 @@ impl Id {
         {
             let mut fresh = id.state.lock();
             fresh.source = local_address(&socket).ok();
-            fresh.destination = getpeername(&socket)
-                .ok()
-                .flatten()
-                .and_then(|address| SocketAddr::try_from(address).ok());
+            fresh.destination = peer_address(&socket);
+            fresh.admitted = Some(admitted);
             fresh.peer = greeting.params;
             fresh.peer_meeting = greeting.meeting;
             fresh.socket = Some(socket);

@@ -8,10 +8,15 @@
 use std::ffi::CStr;
 use std::fmt::Arguments;
 
-use crate::log::{log_debug, log_warning};
+use crate::log::{log_debug, log_error, log_warning};
 
 /// The name under which the fabric's records appear in the log.
 const FUNCTION: &CStr = c"rpma_soft";
+
+/// What the program asked for cannot be done.
+pub(crate) fn error(text: Arguments<'_>) {
+    log_error!(FUNCTION, "{text}");
+}
 
 /// Something went wrong on one connection, or a limit was hit.
 pub(crate) fn warn(text: Arguments<'_>) {

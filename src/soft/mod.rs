@@ -12,7 +12,7 @@
 //! - `mr`, `mem`, `persist`: whose memory it is, touching it, making it durable.
 //! - `eventq`, `cq`, `recvq`: descriptors with queues behind them, completions, receives.
 //! - `qp`, `link`: a queue pair, and its traffic.
-//! - `cm`, `addrinfo`: connections as librdmacm has them.
+//! - `cm`, `addrinfo`: connections as librdmacm has them; `admission`: who may connect.
 //! - `engine`: the thread that keeps it all going.
 //! - `device`, `verbs`: what C sees.
 //!
@@ -22,6 +22,7 @@
 //! (deregistration) holds none.
 
 mod addrinfo;
+mod admission;
 mod carrier;
 mod cm;
 mod cq;

@@ -38,6 +38,23 @@ pub(crate) fn var(name: &CStr) -> Option<Value> {
     Some(value)
 }
 
+/// A variable's whole value, for a caller who may allocate: as [`var`], but of any length. What is
+/// no text comes with marks in place of what cannot be read.
+pub(crate) fn text(name: &CStr) -> Option<String> {
+    // SAFETY: no preconditions.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return None;
+    }
+    // SAFETY: `name` is a valid string.
+    let found = unsafe { libc::getenv(name.as_ptr()) };
+    if found.is_null() {
+        return None;
+    }
+    // SAFETY: as in `var`.
+    let found = unsafe { CStr::from_ptr(found) };
+    Some(found.to_string_lossy().into_owned())
+}
+
 impl Value {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()

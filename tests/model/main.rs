@@ -161,3 +161,8 @@ fn in_own_process(variables: &[(&str, &str)]) {
 fn histories_over_tcp_are_allowed() {
     in_own_process(&[("RPMA_SOFT_CARRIER", "tcp")]);
 }
+
+#[test]
+fn histories_through_shared_memory_are_allowed() {
+    in_own_process(&[("RPMA_SOFT_CARRIER", "local")]);
+}
