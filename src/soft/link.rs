@@ -1075,8 +1075,14 @@ impl Qp {
                 self.answer_fault(rx, header.seq, Status::RemoteAccess)
             }
             Some(header) => {
-                let receive = rx.receiving.then_some(Status::Flushed);
-                self.refuse(rx, header.seq, NakCode::RequesterMemory, receive);
+                // It is the peer's fault, or the peer is in error and says why right behind: that
+                // is what this side's requests have to end with.
+                rx.header = None;
+                rx.target = Target::Drop;
+                rx.parts.clear();
+                rx.inbound.stop();
+                let mut tx = self.tx.lock();
+                tx.replies.refuse(header.seq, NakCode::RequesterMemory);
                 Ok(())
             }
             None => Ok(()),
@@ -1434,8 +1440,9 @@ impl Qp {
                 tx.requester
                     .refused(header.seq, code.into(), &mut complete)?;
                 if let Some(status) = tx.requester.head_failure() {
-                    // The peer is in error as well, so it need not be told.
-                    self.enter_error(rx, &mut tx, status, false);
+                    // Unless the fault is here, the peer is in error as well and need not be told.
+                    let tell = code == NakCode::RequesterMemory;
+                    self.enter_error(rx, &mut tx, status, tell);
                 }
             }
             Kind::ReadData if ready => {

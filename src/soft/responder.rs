@@ -39,11 +39,16 @@ pub(super) struct Inbound {
     message: Option<Message>,
     /// `expected` found no receive: everything is dropped until it comes again.
     not_ready: bool,
+    /// Nothing is executed any more.
+    over: bool,
 }
 
 impl Inbound {
     /// Decides about the next request in the stream.
     pub(super) fn admit(&mut self, header: &Header) -> Result<Verdict, Violation> {
+        if self.over {
+            return Ok(Verdict::Ignore);
+        }
         if self.not_ready {
             if header.seq != self.expected || !header.is_first() {
                 return Ok(Verdict::Ignore);
@@ -83,6 +88,12 @@ impl Inbound {
     /// The request that was just admitted found no receive.
     pub(super) fn not_ready(&mut self) {
         self.not_ready = true;
+        self.message = None;
+    }
+
+    /// The request that was just admitted cannot be executed, nor can those behind it.
+    pub(super) fn stop(&mut self) {
+        self.over = true;
         self.message = None;
     }
 

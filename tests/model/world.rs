@@ -86,12 +86,12 @@ pub(super) fn run(
     for (number, step) in scenario.steps.iter().enumerate() {
         world
             .step(step)
-            .map_err(|why| format!("step {number} ({step:?}): {why}"))?;
+            .map_err(|why| format!("step {number} ({step:?}): {why}; {}", world.state()))?;
     }
     if !scenario.abrupt {
         world
             .settle(true)
-            .map_err(|why| format!("settling: {why}"))?;
+            .map_err(|why| format!("settling: {why}; {}", world.state()))?;
         world
             .use_up_shared_receives()
             .map_err(|why| format!("using up the shared receives: {why}"))?;
