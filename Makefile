@@ -87,7 +87,7 @@ bench-build: perf
 	@$(DEPS) bench || true
 	$(CC) -std=gnu11 -O2 -Wall -Wextra -Wpedantic -o $(BASELINES) tools/bench/baselines.c
 
-check: check-deps lint check-man check-rust check-abi check-c check-net-quick check-abuse check-perf check-softverbs check-info $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
+check: check-deps lint check-man check-rust check-abi check-c check-net-quick check-abuse check-perf check-carrier check-softverbs check-info $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
 
 check-deps:
 	@$(DEPS) check $(if $(EXAMPLES),examples)
@@ -122,6 +122,9 @@ check-perf: check-deps perf ## are the reports of rpma-perf sane?
 check-info: check-deps all ## does rpma-info tell the truth?
 	$(CARGO) build --release --locked --package softverbs
 	$(RUN) tools/rpma-info/check $(INFO) $(BUILT)
+
+check-carrier: check-deps perf ## two processes of one machine: by shared memory or TCP, killed in the middle
+	$(RUN) c-tests/carrier/run $(PERF)
 
 check-softverbs: check-deps ## the C tests, with the original library over the software fabric
 	$(CARGO) build --release --locked --package softverbs
