@@ -45,7 +45,9 @@ pub(crate) enum Role {
 /// A place in another process, for the child that tries to read it.
 pub(crate) struct Target {
     pub(crate) pid: i32,
-    pub(crate) address: usize,
+    /// A descriptor, or an address.
+    pub(crate) place: usize,
+    pub(crate) is_file: bool,
 }
 
 pub(crate) enum Command {
@@ -88,10 +90,12 @@ pub(crate) fn parse() -> Result<Options, lexopt::Error> {
             Long("local") => options.role = role(options.role, Role::Local)?,
             Long("remote") => options.role = role(options.role, Role::Remote)?,
             Long("pmem") => options.pmem = Some(PathBuf::from(parser.value()?)),
-            Long("read-from") => {
+            Long(option @ ("read-file-of" | "read-memory-of")) => {
+                let is_file = option == "read-file-of";
                 options.command = Command::Read(Target {
                     pid: parser.value()?.parse()?,
-                    address: parser.value()?.parse()?,
+                    place: parser.value()?.parse()?,
+                    is_file,
                 });
             }
             Value(value) if options.address.is_none() => options.address = Some(c_string(value)?),

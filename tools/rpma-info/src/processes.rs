@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copyright 2026, The rpma developers
 
-//! Whether processes of one machine can exchange data without a socket: the software fabric then
-//! has one process copy straight from the memory of the other.
+//! Whether two processes of one machine can do without sockets: the software fabric then lets
+//! them share memory, and copies large payloads straight from the memory of the one to the other.
 //!
-//! Tried out between this process and a child. The child reads its parent, who is no descendant
-//! of it, as two programs are to each other.
+//! Tried out between this process and a child. The child reaches for its parent, who is no
+//! descendant of it, as one program does for another.
 
-use std::fs;
-use std::io::IoSliceMut;
+use std::fs::{self, File};
+use std::io::{IoSliceMut, Read, Write};
+use std::os::fd::AsRawFd;
 use std::process::{Command, ExitCode, Stdio};
 
 use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
-use rustix::process::{PTracer, set_ptracer};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
 
@@ -23,21 +24,27 @@ use crate::options::Target;
 
 #[derive(Serialize)]
 pub(crate) struct Processes {
-    /// Whether one process can copy from the memory of another of the same user.
-    pub(crate) works: bool,
-    /// It can if the other one permits it, which the software fabric does.
-    pub(crate) needs_permission: bool,
-    /// What Yama restricts: 0 nothing, 1 to descendants and whoever was permitted, 2 to
-    /// administrators, 3 everything. None without Yama.
+    /// A memory file of one process, opened by another. Without it, connections go over TCP.
+    pub(crate) shared_memory: Way,
+    /// Copying from the memory of another process. Without it, large payloads go through the
+    /// shared memory as well.
+    pub(crate) direct_copy: Way,
+    /// What Yama restricts: 0 nothing, 1 to descendants, 2 to administrators, 3 everything. None
+    /// without Yama.
     pub(crate) ptrace_scope: Option<u32>,
     /// `none`, `strict` or `filter`.
     pub(crate) seccomp: &'static str,
     pub(crate) cap_sys_ptrace: bool,
     /// Whether this is a container's or another process namespace of its own.
     pub(crate) own_pid_namespace: bool,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Way {
+    pub(crate) works: bool,
     /// Why not.
     pub(crate) problem: Option<String>,
-    pub(crate) cure: Option<String>,
+    pub(crate) cure: Option<&'static str>,
 }
 
 /// What the child has to find.
@@ -59,70 +66,83 @@ pub(crate) fn look() -> Processes {
         _ => "none",
     };
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    let plain = try_reading();
-    let mut permitted = None;
-    if plain == Err(Errno::EPERM) && set_ptracer(PTracer::Any).is_ok() {
-        permitted = Some(try_reading());
-        // There is nothing to be done if the permission cannot be taken back.
-        let _ = set_ptracer(PTracer::None);
-    }
-    let needs_permission = permitted == Some(Ok(()));
-    let works = plain.is_ok() || needs_permission;
-    let (problem, cure) = match plain {
-        Err(error) if !works => why(error, ptrace_scope, seccomp),
-        _ => (None, None),
+    let (shared, copied) = match memory_file() {
+        Err(error) => (Err(error), child(None)),
+        Ok(file) => (child(Some(&file)), child(None)),
     };
     Processes {
-        works,
-        needs_permission,
+        shared_memory: shared_memory(shared),
+        direct_copy: direct_copy(copied, ptrace_scope, seccomp),
         ptrace_scope,
         seccomp,
         cap_sys_ptrace: limits::has(CapabilitySet::SYS_PTRACE),
         own_pid_namespace: namespace.as_os_str() != INITIAL_PID_NAMESPACE,
-        problem,
-        cure,
     }
 }
 
-fn why(error: Errno, scope: Option<u32>, seccomp: &str) -> (Option<String>, Option<String>) {
-    let text = |problem: String, cure: &str| (Some(problem), Some(String::from(cure)));
-    match (error, scope) {
-        (Errno::EPERM, Some(scope @ 1..)) => text(
-            format!(
-                "process_vm_readv: {}: kernel.yama.ptrace_scope is {scope}",
-                error.desc()
-            ),
-            "sysctl kernel.yama.ptrace_scope=1, or 0; connections go over TCP until then",
-        ),
-        (Errno::EPERM | Errno::ENOSYS, _) if seccomp != "none" => text(
-            format!(
-                "process_vm_readv: {}: a seccomp filter is in force, as container engines set one",
-                error.desc()
-            ),
-            "docker or podman run --cap-add SYS_PTRACE, or a seccomp profile that allows process_vm_readv and process_vm_writev; connections go over TCP until then",
-        ),
-        (Errno::ENOSYS, _) => text(
-            format!(
-                "process_vm_readv: {}: this kernel or sandbox has no such call",
-                error.desc()
-            ),
-            "none: connections go over TCP",
-        ),
-        _ => text(
-            format!("process_vm_readv: {}", error.desc()),
-            "none known: connections go over TCP",
-        ),
+impl Way {
+    fn from(result: Result<(), Errno>, why: impl FnOnce(Errno) -> (String, &'static str)) -> Self {
+        let (problem, cure) = result.err().map(why).unzip();
+        Way {
+            works: result.is_ok(),
+            problem,
+            cure,
+        }
     }
 }
 
-/// Has a child read a value of this process.
-fn try_reading() -> Result<(), Errno> {
+fn shared_memory(result: Result<(), Errno>) -> Way {
+    Way::from(result, |error| {
+        (
+            format!("opening a memory file of another process: {}", error.desc()),
+            "mount /proc without hidepid, and let programs that connect to each other run as the same user; until then they use TCP",
+        )
+    })
+}
+
+fn direct_copy(result: Result<(), Errno>, scope: Option<u32>, seccomp: &str) -> Way {
+    Way::from(result, |error| {
+        let what = format!("process_vm_readv: {}", error.desc());
+        match (error, scope) {
+            (Errno::EPERM, Some(scope @ 1..)) => (
+                format!("{what}: kernel.yama.ptrace_scope is {scope}"),
+                "sysctl kernel.yama.ptrace_scope=0, or give the programs CAP_SYS_PTRACE; until then large payloads are copied once more",
+            ),
+            (Errno::EPERM | Errno::ENOSYS, _) if seccomp != "none" => (
+                format!("{what}: a seccomp filter is in force, as container engines set one"),
+                "docker or podman run --cap-add SYS_PTRACE, or a seccomp profile that allows process_vm_readv; until then large payloads are copied once more",
+            ),
+            (Errno::ENOSYS, _) => (
+                format!("{what}: this kernel or sandbox has no such call"),
+                "none: large payloads are copied once more",
+            ),
+            _ => (what, "none known: large payloads are copied once more"),
+        }
+    })
+}
+
+/// A file in memory that contains what the child has to find.
+fn memory_file() -> Result<File, Errno> {
+    let file = memfd_create("rpma-info", MemfdFlags::CLOEXEC)
+        .map_err(|error| Errno::from_raw(error.raw_os_error()))?;
+    let mut file = File::from(file);
+    file.write_all(&SECRET.to_ne_bytes())
+        .map_err(|_| Errno::EIO)?;
+    Ok(file)
+}
+
+/// Has a child read what it has to find: in a file of this process, or else in its memory.
+fn child(file: Option<&File>) -> Result<(), Errno> {
     let exe = std::env::current_exe().map_err(|_| Errno::ENOENT)?;
     let address = &raw const SECRET;
+    let (option, place) = match file {
+        Some(file) => ("--read-file-of", file.as_raw_fd() as usize),
+        None => ("--read-memory-of", address as usize),
+    };
     let status = Command::new(exe)
-        .arg("--read-from")
+        .arg(option)
         .arg(std::process::id().to_string())
-        .arg((address as usize).to_string())
+        .arg(place.to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .status()
@@ -137,15 +157,21 @@ fn try_reading() -> Result<(), Errno> {
 /// What that child does.
 pub(crate) fn read(target: &Target) -> ExitCode {
     let mut bytes = [0; 8];
-    let remote = [RemoteIoVec {
-        base: target.address,
-        len: bytes.len(),
-    }];
-    let result = process_vm_readv(
-        Pid::from_raw(target.pid),
-        &mut [IoSliceMut::new(&mut bytes)],
-        &remote,
-    );
+    let result = if target.is_file {
+        File::options()
+            .read(true)
+            .write(true)
+            .open(format!("/proc/{}/fd/{}", target.pid, target.place))
+            .and_then(|mut file| file.read(&mut bytes))
+            .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)))
+    } else {
+        let remote = [RemoteIoVec {
+            base: target.place,
+            len: bytes.len(),
+        }];
+        let local = &mut [IoSliceMut::new(&mut bytes)];
+        process_vm_readv(Pid::from_raw(target.pid), local, &remote)
+    };
     ExitCode::from(match result {
         Ok(8) if u64::from_ne_bytes(bytes) == SECRET => FOUND,
         Ok(_) => FOUND_OTHER,

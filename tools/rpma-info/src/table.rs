@@ -78,16 +78,14 @@ fn print_machine(page: &mut Page, machine: &Machine) {
     }
     let processes = &machine.processes;
     page.section("Between processes of this machine");
-    page.line(
-        "direct copy",
-        match (processes.works, processes.needs_permission) {
-            (true, false) => "works",
-            (true, true) => "works, as the other process permits it",
-            (false, _) => processes.problem.as_deref().unwrap_or("does not work"),
-        },
-    );
-    if let Some(cure) = &processes.cure {
-        page.line("what to do", cure);
+    for (name, way) in [
+        ("shared memory", &processes.shared_memory),
+        ("direct copy", &processes.direct_copy),
+    ] {
+        page.line(name, way.problem.as_deref().unwrap_or("works"));
+        if let Some(cure) = way.cure {
+            page.line("  what to do", cure);
+        }
     }
     if processes.own_pid_namespace {
         page.line("note", "this is a process namespace of its own (a container): processes in others are reached over TCP");
