@@ -64,6 +64,25 @@ impl ConnEvent {
         }
     }
 
+    /// What a status that comes with the event means, for the log.
+    fn cause(self, status: c_int) -> &'static str {
+        /// Reasons for a rejection, as InfiniBand numbers them.
+        const NO_LISTENER: c_int = 8;
+        const BY_PROGRAM: c_int = 28;
+        const REFUSED: c_int = -libc::ECONNREFUSED;
+        const TIMED_OUT: c_int = -libc::ETIMEDOUT;
+        match (self, status) {
+            (ConnEvent::Rejected, NO_LISTENER | REFUSED) => {
+                ": nobody listens at this address and port"
+            }
+            (ConnEvent::Rejected, BY_PROGRAM) => {
+                ": the other side's program turned it down, or is gone"
+            }
+            (ConnEvent::Unreachable, TIMED_OUT) => ": no answer in time",
+            _ => "",
+        }
+    }
+
     fn from_cm(kind: cm::Type) -> Option<Self> {
         Some(match kind {
             cm::RDMA_CM_EVENT_ESTABLISHED => ConnEvent::Established,
@@ -202,7 +221,7 @@ impl Connection {
         const FUNCTION: &CStr = c"rpma_conn_next_event";
         let event = self.events.next_event(FUNCTION)?;
         let kind = event.kind();
-        let name = event.name();
+        let (name, status) = (event.name(), event.status());
         let arrived = if kind == cm::RDMA_CM_EVENT_ESTABLISHED && self.private_data.get().is_none()
         {
             PrivateData::copy_of(event.private_data())?
@@ -212,13 +231,15 @@ impl Connection {
         event.acknowledge(FUNCTION)?;
         self.set_private_data(arrived);
         let Some(event) = ConnEvent::from_cm(kind) else {
-            log_warning!(FUNCTION, "unexpected event: {name}");
+            log_warning!(FUNCTION, "unexpected event: {name} (status {status})");
             return Err(Error::Unknown);
         };
         log_notice!(
             FUNCTION,
-            "{}",
-            ConnEvent::text_of(event.number()).to_str().unwrap_or("?")
+            "{}{} (QP {}, {name}, status {status})",
+            ConnEvent::text_of(event.number()).to_str().unwrap_or("?"),
+            event.cause(status),
+            self.qp_num()
         );
         Ok(event)
     }
@@ -503,7 +524,11 @@ impl Connection {
     pub fn disconnect(&self) -> Result<(), Error> {
         const FUNCTION: &CStr = c"rpma_conn_disconnect";
         self.id.disconnect(FUNCTION)?;
-        log_notice!(FUNCTION, "requesting the end of the connection");
+        log_notice!(
+            FUNCTION,
+            "requesting the end of the connection (QP {})",
+            self.qp_num()
+        );
         Ok(())
     }
 

@@ -128,15 +128,16 @@ impl ConnRequest {
         let address = AddressInfo::look_up(provider, addr, Some(port), Side::Active)?;
         let id = CmId::create(provider, None, FUNCTION)?;
         id.resolve_address(&address, addr, config.timeout_ms())?;
-        id.resolve_route(config.timeout_ms(), FUNCTION)?;
+        id.resolve_route(addr, config.timeout_ms(), FUNCTION)?;
         let request =
             Self::new(Role::Active, peer, id, config, srq).map_err(|(_id, error)| error)?;
         drop(address);
         log_notice!(
             FUNCTION,
-            "requesting a connection to {}:{}",
+            "requesting a connection to {}:{} (QP {})",
             addr.to_str().unwrap_or("?"),
-            port.to_str().unwrap_or("?")
+            port.to_str().unwrap_or("?"),
+            request.id.qp().number()
         );
         Ok(request)
     }

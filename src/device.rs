@@ -40,7 +40,7 @@ pub(crate) fn reach(addr: &CStr) -> Result<Option<DeviceContext>, Error> {
     let address = AddressInfo::look_up(provider, addr, None, Side::Active)?;
     let id = CmId::create(provider, None, c"rpma_conn_req_new")?;
     id.resolve_address(&address, addr, DEFAULT_TIMEOUT_MS)?;
-    id.resolve_route(DEFAULT_TIMEOUT_MS, c"rpma_conn_req_new")?;
+    id.resolve_route(addr, DEFAULT_TIMEOUT_MS, c"rpma_conn_req_new")?;
     Ok(id.device())
 }
 

@@ -40,7 +40,7 @@ impl Endpoint {
         let id = CmId::create(provider, Some(&channel), FUNCTION)?;
         let address = AddressInfo::look_up(provider, addr, Some(port), Side::Passive)?;
         id.bind(&address, addr)?;
-        id.listen(DEFAULT_BACKLOG, FUNCTION)?;
+        id.listen(DEFAULT_BACKLOG, (addr, port), FUNCTION)?;
         drop(address);
         log_notice!(
             FUNCTION,

@@ -12,6 +12,7 @@
 //! nobody else can be inside it.
 
 use std::collections::VecDeque;
+use std::fmt::Arguments;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Weak};
@@ -30,7 +31,7 @@ use super::admission::{Admission, Admitted};
 use super::carrier::Carrier;
 use super::carrier::local::offer::{Choice, Found, Offer, is_one_host};
 use super::carrier::tcp::Tcp;
-use super::diag;
+use super::diag::{self, Shown};
 use super::engine::{Readiness, Source, TimerKey, Token, engine};
 use super::eventq::EventQueue;
 use super::link::Agreement;
@@ -404,6 +405,11 @@ impl Id {
         carrier_choice()?;
         state.own = own_params(&given.params, &qp);
         state.own_private = PrivateData::new(given.private).ok_or(Errno::INVAL)?;
+        diag::debug(format_args!(
+            "QP {}: connecting to {}",
+            qp.num,
+            Shown(state.destination)
+        ));
         self.set_timer(&mut state, CONNECT_TIMEOUT)?;
         if state.socket.is_some() {
             self.request(&mut state);
@@ -486,6 +492,11 @@ impl Id {
         }
         let private = PrivateData::new(private).ok_or(Errno::INVAL)?;
         state.phase = Phase::Over;
+        diag::debug(format_args!(
+            "the request of QP {} at {} is turned down",
+            state.peer.qp_num,
+            Shown(state.destination)
+        ));
         if let Some(socket) = state.socket.take() {
             refuse(&socket, REASON_CONSUMER, private);
         }
@@ -498,6 +509,7 @@ impl Id {
         match state.phase {
             Phase::Connected | Phase::Accepted => {
                 state.phase = Phase::Leaving;
+                say_of(&state, format_args!("disconnecting, as this side asks"));
                 let timer = self.set_timer(&mut state, DISCONNECT_TIMEOUT);
                 drop(state);
                 if let Some(link) = link {
@@ -723,6 +735,7 @@ impl Id {
         end(state.socket.take());
         state.offer = None;
         state.phase = Phase::Over;
+        say_of(state, format_args!("not connected (status {status})"));
         self.emit(state, kind, status);
     }
 
@@ -832,6 +845,10 @@ impl Id {
                 state.socket = None;
                 state.offer = None;
                 state.phase = Phase::Over;
+                say_of(
+                    state,
+                    format_args!("rejected by the peer (reason {})", greeting.reason),
+                );
                 self.emit_with(
                     state,
                     event_type::RDMA_CM_EVENT_REJECTED,
@@ -886,10 +903,12 @@ impl Id {
             }
             _ => Arc::new(tcp(state, socket, &greeting.params)),
         };
+        state.peer = greeting.params;
         let ready = Some(Header::bare(Kind::ReadyToUse, 0));
         match self.hand_over(state, &qp, carrier, &greeting.params, ready) {
             Ok(()) => {
                 state.phase = Phase::Connected;
+                say_of(state, format_args!("established"));
                 self.emit_with(
                     state,
                     event_type::RDMA_CM_EVENT_ESTABLISHED,
@@ -1076,6 +1095,11 @@ impl Id {
             fresh.peer = greeting.params;
             fresh.peer_meeting = greeting.meeting;
             fresh.socket = Some(socket);
+            diag::debug(format_args!(
+                "a request for a connection from QP {} at {}",
+                greeting.params.qp_num,
+                Shown(fresh.destination)
+            ));
         }
         state.undelivered += 1;
         state.channel.push(Event {
@@ -1143,8 +1167,14 @@ impl Id {
     }
 
     /// The connection has ended, one way or the other.
-    fn ended(&self) {
+    fn ended(&self, why: &str) {
         let mut state = self.state.lock();
+        if matches!(
+            state.phase,
+            Phase::Accepted | Phase::Connected | Phase::Leaving
+        ) {
+            say_of(&state, format_args!("disconnected: {why}"));
+        }
         match state.phase {
             Phase::Accepted => {
                 self.stop_timer(&mut state);
@@ -1198,20 +1228,21 @@ impl Observer for Id {
         if state.phase == Phase::Accepted {
             self.stop_timer(&mut state);
             state.phase = Phase::Connected;
+            say_of(&state, format_args!("established"));
             self.emit(&state, event_type::RDMA_CM_EVENT_ESTABLISHED, 0);
         }
     }
 
     fn disconnect_requested(&self) {
-        self.ended();
+        self.ended("the peer asks for it");
     }
 
     fn disconnected(&self) {
-        self.ended();
+        self.ended("the peer has agreed");
     }
 
     fn lost(&self) {
-        self.ended();
+        self.ended("the peer, or the way to it, is gone");
     }
 }
 
@@ -1317,6 +1348,20 @@ impl Source for Incoming {
         self.abort();
         self.finish();
     }
+}
+
+/// Tells what happens to a connection.
+fn say_of(state: &State, what: Arguments<'_>) {
+    let num = state
+        .link
+        .as_ref()
+        .or(state.qp.as_ref())
+        .map_or(0, |qp| qp.num);
+    diag::debug(format_args!(
+        "QP {num}: {what} (peer: QP {} at {})",
+        state.peer.qp_num,
+        Shown(state.destination)
+    ));
 }
 
 fn own_params(given: &Params, qp: &Qp) -> Params {

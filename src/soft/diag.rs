@@ -6,8 +6,10 @@
 //! Called with locks of the fabric held, which is why a log function must not call the library.
 
 use std::ffi::CStr;
-use std::fmt::Arguments;
+use std::fmt::{self, Arguments};
+use std::net::SocketAddr;
 
+use super::mr::Denied;
 use crate::log::{log_debug, log_error, log_warning};
 
 /// The name under which the fabric's records appear in the log.
@@ -26,4 +28,25 @@ pub(crate) fn warn(text: Arguments<'_>) {
 /// What a developer wants to see when a connection misbehaves.
 pub(crate) fn debug(text: Arguments<'_>) {
     log_debug!(FUNCTION, "{text}");
+}
+
+/// The peer may not access memory of ours; its queue pair and ours are in error then.
+#[cold]
+pub(super) fn denied(qp: u32, key: u32, addr: u64, len: u64, why: Denied) {
+    log_warning!(
+        FUNCTION,
+        "QP {qp}: the peer asked for {len} bytes at {addr:#x} by key {key:#x}, and was refused: {why}"
+    );
+}
+
+/// An address, as far as it is known.
+pub(super) struct Shown(pub(super) Option<SocketAddr>);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(address) => address.fmt(f),
+            None => f.write_str("an unknown address"),
+        }
+    }
 }

@@ -759,6 +759,7 @@ impl Qp {
         tx.take_back_requests();
         tx.rnr_deadline = None;
         tx.flush_with = Some(first);
+        diag::debug(format_args!("QP {}: in error ({first:?})", self.num));
         if tell {
             tx.control.push_back(Header::bare(Kind::Terminate, 0));
         }
@@ -1186,7 +1187,9 @@ impl Qp {
     }
 
     fn remote_region(&self, rkey: u32, addr: u64, len: u64, rights: u32) -> Option<Arc<Region>> {
-        Region::find(rkey, self.domain, addr, len, rights).ok()
+        Region::find(rkey, self.domain, addr, len, rights)
+            .inspect_err(|denied| diag::denied(self.num, rkey, addr, len, *denied))
+            .ok()
     }
 
     /// Makes local memory the target of the payload.

@@ -115,7 +115,23 @@ pub(super) struct Region {
 
 /// Why an access is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Denied;
+pub(super) enum Denied {
+    NoSuchKey,
+    OtherDomain,
+    OutOfBounds,
+    Usage,
+}
+
+impl std::fmt::Display for Denied {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Denied::NoSuchKey => "no region has this key (any more)",
+            Denied::OtherDomain => "the region is of another peer object than the connection",
+            Denied::OutOfBounds => "it is not inside the region",
+            Denied::Usage => "the region was not registered for this usage",
+        })
+    }
+}
 
 impl Region {
     /// Registers memory under a fresh key. `None` if the system gives no randomness.
@@ -159,16 +175,22 @@ impl Region {
         rights: u32,
     ) -> Result<Arc<Self>, Denied> {
         let table = table().read().unwrap_or_else(PoisonError::into_inner);
-        let region = table.get(&key).ok_or(Denied)?;
+        let region = table.get(&key).ok_or(Denied::NoSuchKey)?;
         region.check(domain, addr, len, rights)?;
         Ok(Arc::clone(region))
     }
 
     fn check(&self, domain: u64, addr: u64, len: u64, rights: u32) -> Result<(), Denied> {
-        let offset = addr.checked_sub(self.addr).ok_or(Denied)?;
-        let room = self.len.checked_sub(offset).ok_or(Denied)?;
-        if len > room || self.domain != domain || self.rights & rights != rights {
-            return Err(Denied);
+        let offset = addr.checked_sub(self.addr).ok_or(Denied::OutOfBounds)?;
+        let room = self.len.checked_sub(offset).ok_or(Denied::OutOfBounds)?;
+        if len > room {
+            return Err(Denied::OutOfBounds);
+        }
+        if self.domain != domain {
+            return Err(Denied::OtherDomain);
+        }
+        if self.rights & rights != rights {
+            return Err(Denied::Usage);
         }
         Ok(())
     }
@@ -287,20 +309,21 @@ mod tests {
         assert_eq!(find(0x1000, 0x100, access::REMOTE_READ), Ok(r.key()));
         assert_eq!(find(0x10ff, 1, access::REMOTE_READ), Ok(r.key()));
         assert_eq!(find(0x1100, 0, 0), Ok(r.key()));
-        assert_eq!(find(0xfff, 1, 0), Err(Denied));
-        assert_eq!(find(0x1000, 0x101, 0), Err(Denied));
-        assert_eq!(find(0x1101, 0, 0), Err(Denied));
-        assert_eq!(find(0x1001, u64::MAX, 0), Err(Denied));
-        assert_eq!(find(u64::MAX, u64::MAX, 0), Err(Denied));
-        assert_eq!(find(0x1000, 1, access::REMOTE_WRITE), Err(Denied));
+        assert_eq!(find(0xfff, 1, 0), Err(Denied::OutOfBounds));
+        assert_eq!(find(0x1000, 0x101, 0), Err(Denied::OutOfBounds));
+        assert_eq!(find(0x1101, 0, 0), Err(Denied::OutOfBounds));
+        assert_eq!(find(0x1001, u64::MAX, 0), Err(Denied::OutOfBounds));
+        assert_eq!(find(u64::MAX, u64::MAX, 0), Err(Denied::OutOfBounds));
+        assert_eq!(find(0x1000, 1, access::REMOTE_WRITE), Err(Denied::Usage));
         assert_eq!(
             find(0x1000, 1, access::REMOTE_READ | access::REMOTE_WRITE),
-            Err(Denied)
+            Err(Denied::Usage)
         );
-        assert!(Region::find(r.key(), other.id(), 0x1000, 1, 0).is_err());
-        assert!(Region::find(r.key() ^ 1, domain.id(), 0x1000, 1, 0).is_err());
+        let refused = |key, domain| Region::find(key, domain, 0x1000, 1, 0).err();
+        assert_eq!(refused(r.key(), other.id()), Some(Denied::OtherDomain));
+        assert_eq!(refused(r.key() ^ 1, domain.id()), Some(Denied::NoSuchKey));
         r.deregister();
-        assert_eq!(find(0x1000, 1, 0), Err(Denied));
+        assert_eq!(find(0x1000, 1, 0), Err(Denied::NoSuchKey));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use rdma_sys::{ibv_qp_state, ibv_wc};
 
 use super::cq::{Cq, Overrun};
+use super::diag;
 use super::engine::{Source, engine};
 use super::link::{Rx, Tx};
 use super::mr::DomainUse;
@@ -245,6 +246,7 @@ impl Qp {
             let tell = self.state() == state::READY;
             self.state.store(state::RESET, Ordering::Release);
             self.abandon(&mut rx, &mut tx, tell);
+            diag::debug(format_args!("QP {}: destroyed", self.num));
         }
         drop(tx);
         drop(rx);

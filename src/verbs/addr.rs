@@ -11,6 +11,7 @@ use libc::sockaddr;
 use rdma_sys::{ibv_qp_type, rdma_addrinfo, rdma_port_space};
 
 use super::provider::Provider;
+use super::{hint, log_failure};
 use crate::error::Error;
 use crate::fault;
 use crate::log::log_error;
@@ -98,10 +99,11 @@ fn report(host: &CStr, service: Option<&CStr>, side: Side, result: c_int) {
     let host = host.to_str().unwrap_or("?");
     let service = service.map_or("none", |service| service.to_str().unwrap_or("?"));
     if result == -1 || result == libc::EAI_SYSTEM {
-        log_error!(
+        log_failure(
             c"rpma_info_new",
-            "rdma_getaddrinfo(node={host}, service={service}, {side:?}) failed: {}",
-            errno::Text(errno::get())
+            "rdma_getaddrinfo",
+            format_args!("(node={host}, service={service}, {side:?})"),
+            errno::get(),
         );
         return;
     }
@@ -116,7 +118,8 @@ fn report(host: &CStr, service: Option<&CStr>, side: Side, result: c_int) {
     };
     log_error!(
         c"rpma_info_new",
-        "rdma_getaddrinfo(node={host}, service={service}, {side:?}) failed: {}",
-        text.to_str().unwrap_or("?")
+        "rdma_getaddrinfo(node={host}, service={service}, {side:?}) failed: {}{}",
+        text.to_str().unwrap_or("?"),
+        hint::of_look_up(result)
     );
 }

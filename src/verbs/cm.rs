@@ -16,13 +16,13 @@ use rdma_sys::{
 };
 
 use super::addr::AddressInfo;
-use super::check;
 use super::context::DeviceContext;
 use super::cq::RawCompletionQueue;
 use super::pd::ProtectionDomain;
 use super::provider::Provider;
 use super::qp::{NativeOps, QueuePair};
 use super::srq::RawSharedReceiveQueue;
+use super::{check, log_failure};
 use crate::error::Error;
 use crate::fault;
 use crate::log::{log_error, log_info};
@@ -33,6 +33,11 @@ use crate::sys::errno;
 const MAX_READS: u8 = 0xff;
 /// Retries are a 3-bit number; for a receiver that is not ready, 7 means for ever.
 const MAX_RETRIES: u8 = 7;
+
+/// Bytes of private data that fit a connect request and the answer to one: as on InfiniBand,
+/// where an address takes part of the request's.
+const REQUEST_FITS: usize = 56;
+const ANSWER_FITS: usize = 196;
 
 /// Where the events of connections arrive.
 pub(crate) struct EventChannel {
@@ -53,11 +58,8 @@ impl EventChannel {
         NonNull::new(raw)
             .map(|raw| EventChannel { raw, provider })
             .ok_or_else(|| {
-                log_error!(
-                    function,
-                    "rdma_create_event_channel failed: {}",
-                    errno::Text(errno::get())
-                );
+                let call = "rdma_create_event_channel";
+                log_failure(function, call, format_args!(""), errno::get());
                 Error::Provider
             })
     }
@@ -84,11 +86,7 @@ impl EventChannel {
                 // Nothing there is an answer, not a failure.
                 libc::ENODATA | libc::EAGAIN => Err(Error::NoEvent),
                 number => {
-                    log_error!(
-                        function,
-                        "rdma_get_cm_event failed: {}",
-                        errno::Text(number)
-                    );
+                    log_failure(function, "rdma_get_cm_event", format_args!(""), number);
                     Err(Error::Provider)
                 }
             },
@@ -115,6 +113,12 @@ impl CmEvent {
     pub(crate) fn kind(&self) -> rdma_cm_event_type::Type {
         // SAFETY: the event is alive until it is acknowledged.
         unsafe { (*self.raw.as_ptr()).event }
+    }
+
+    /// Zero, or why: an errno value, negative, or a number of the connection manager's.
+    pub(crate) fn status(&self) -> c_int {
+        // SAFETY: as above.
+        unsafe { (*self.raw.as_ptr()).status }
     }
 
     /// The provider's name for the kind of event.
@@ -258,11 +262,7 @@ impl CmId {
         match NonNull::new(raw) {
             Some(raw) if result == 0 => Ok(CmId { raw, provider }),
             _ => {
-                log_error!(
-                    function,
-                    "rdma_create_id failed: {}",
-                    errno::Text(errno::get())
-                );
+                log_failure(function, "rdma_create_id", format_args!(""), errno::get());
                 Err(Error::Provider)
             }
         }
@@ -285,18 +285,11 @@ impl CmId {
         if result == 0 {
             return Ok(());
         }
-        let number = errno::get();
-        let hint = match number {
-            libc::EADDRNOTAVAIL | libc::ENODEV => {
-                " (is the address one of this machine, on an RDMA device?)"
-            }
-            _ => "",
-        };
-        log_error!(
+        log_failure(
             c"rpma_info_bind_addr",
-            "rdma_bind_addr(addr={}) failed: {}{hint}",
-            shown.to_str().unwrap_or("?"),
-            errno::Text(number)
+            "rdma_bind_addr",
+            format_args!("(addr={})", shown.to_str().unwrap_or("?")),
+            errno::get(),
         );
         Err(Error::Provider)
     }
@@ -321,43 +314,64 @@ impl CmId {
         if result == 0 {
             return Ok(());
         }
-        let number = errno::get();
-        let hint = match number {
-            libc::ENODEV => " (no RDMA device leads to this address)",
-            libc::ETIMEDOUT => " (nothing answers at this address)",
-            _ => "",
-        };
-        log_error!(
+        let shown = shown.to_str().unwrap_or("?");
+        log_failure(
             c"rpma_info_resolve_addr",
-            "rdma_resolve_addr(dst={}, timeout_ms={timeout_ms}) failed: {}{hint}",
-            shown.to_str().unwrap_or("?"),
-            errno::Text(number)
+            "rdma_resolve_addr",
+            format_args!("(dst={shown}, timeout_ms={timeout_ms})"),
+            errno::get(),
         );
         Err(Error::Provider)
     }
 
     /// Finds the way to the address that was resolved.
-    pub(crate) fn resolve_route(&self, timeout_ms: c_int, function: &CStr) -> Result<(), Error> {
+    pub(crate) fn resolve_route(
+        &self,
+        shown: &CStr,
+        timeout_ms: c_int,
+        function: &CStr,
+    ) -> Result<(), Error> {
         fault::point(function, Error::Provider)?;
         // SAFETY: the identifier is alive.
         let result = unsafe { (self.provider.rdma_resolve_route)(self.raw.as_ptr(), timeout_ms) };
         if result == 0 {
             return Ok(());
         }
-        log_error!(
+        let shown = shown.to_str().unwrap_or("?");
+        log_failure(
             function,
-            "rdma_resolve_route(timeout_ms={timeout_ms}) failed: {}",
-            errno::Text(errno::get())
+            "rdma_resolve_route",
+            format_args!("(dst={shown}, timeout_ms={timeout_ms})"),
+            errno::get(),
         );
         Err(Error::Provider)
     }
 
-    /// Starts to take connect requests.
-    pub(crate) fn listen(&self, backlog: c_int, function: &CStr) -> Result<(), Error> {
+    /// Starts to take connect requests, at the address and port that it is bound to.
+    pub(crate) fn listen(
+        &self,
+        backlog: c_int,
+        shown: (&CStr, &CStr),
+        function: &CStr,
+    ) -> Result<(), Error> {
         fault::point(function, Error::Provider)?;
         // SAFETY: the identifier is alive.
         let result = unsafe { (self.provider.rdma_listen)(self.raw.as_ptr(), backlog) };
-        check(function, "rdma_listen", result)
+        if result == 0 {
+            return Ok(());
+        }
+        let (addr, port) = shown;
+        log_failure(
+            function,
+            "rdma_listen",
+            format_args!(
+                "(addr={}, port={})",
+                addr.to_str().unwrap_or("?"),
+                port.to_str().unwrap_or("?")
+            ),
+            errno::get(),
+        );
+        Err(Error::Provider)
     }
 
     /// Turns a connect request down.
@@ -399,14 +413,17 @@ impl CmId {
                 native = NativeOps::default();
                 continue;
             }
-            log_error!(
+            log_failure(
                 function,
-                "rdma_create_qp_ex(max_send_wr={}, max_recv_wr={}, max_sge={}, max_inline_data={}) failed: {}",
-                attributes.send_requests,
-                attributes.receive_requests,
-                attributes.elements,
-                attributes.inline_bytes,
-                errno::Text(number)
+                "rdma_create_qp_ex",
+                format_args!(
+                    "(max_send_wr={}, max_recv_wr={}, max_sge={}, max_inline_data={})",
+                    attributes.send_requests,
+                    attributes.receive_requests,
+                    attributes.elements,
+                    attributes.inline_bytes
+                ),
+                number,
             );
             return Err((self, Error::Provider));
         }
@@ -469,7 +486,7 @@ impl QpId {
         // SAFETY: the identifier and the parameters are valid for the call.
         let result =
             unsafe { (self.id.provider.rdma_connect)(self.id.raw.as_ptr(), &raw mut param) };
-        check_handshake(function, "rdma_connect", result, private_data)
+        check_handshake(function, "rdma_connect", result, private_data, REQUEST_FITS)
     }
 
     /// Grants the other side the connection it asked for.
@@ -479,7 +496,7 @@ impl QpId {
         // SAFETY: the identifier and the parameters are valid for the call.
         let result =
             unsafe { (self.id.provider.rdma_accept)(self.id.raw.as_ptr(), &raw mut param) };
-        check_handshake(function, "rdma_accept", result, private_data)
+        check_handshake(function, "rdma_accept", result, private_data, ANSWER_FITS)
     }
 
     /// Starts to end the connection.
@@ -540,21 +557,25 @@ fn check_handshake(
     call: &str,
     result: c_int,
     private_data: &[u8],
+    fits: usize,
 ) -> Result<(), Error> {
     if result == 0 {
         return Ok(());
     }
-    let number = errno::get();
-    let hint = if number == libc::EINVAL && private_data.len() > 56 {
-        " (is the private data too long for the fabric? 56 bytes fit a request, 196 an answer)"
+    let (number, len) = (errno::get(), private_data.len());
+    if number == libc::EINVAL && len > fits {
+        log_error!(
+            function,
+            "{call}(private_data_len={len}) failed: {} (the private data is too long: {fits} bytes fit here)",
+            errno::Text(number)
+        );
     } else {
-        ""
-    };
-    log_error!(
-        function,
-        "{call}(private_data_len={}) failed: {}{hint}",
-        private_data.len(),
-        errno::Text(number)
-    );
+        log_failure(
+            function,
+            call,
+            format_args!("(private_data_len={len})"),
+            number,
+        );
+    }
     Err(Error::Provider)
 }

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rdma_sys::{ibv_comp_channel, ibv_cq, ibv_wc};
 
 use super::context::DeviceContext;
-use super::{Released, check_and_set_errno};
+use super::{Released, check_and_set_errno, failed, log_failure};
 use crate::error::Error;
 use crate::fault;
-use crate::log::log_error;
+use crate::log::{Level, is_wanted};
 use crate::sys::errno;
 
 /// How many events of a queue may be taken before they are acknowledged together. Acknowledging
@@ -44,11 +44,8 @@ impl CompletionChannel {
                 released: Released::not_yet(),
             })
             .ok_or_else(|| {
-                log_error!(
-                    function,
-                    "ibv_create_comp_channel failed: {}",
-                    errno::Text(errno::get())
-                );
+                let call = "ibv_create_comp_channel";
+                log_failure(function, call, format_args!(""), errno::get());
                 Error::Provider
             })
     }
@@ -145,15 +142,21 @@ impl RawCompletionQueue {
             )
         };
         let Some(raw) = NonNull::new(raw) else {
-            log_error!(
+            log_failure(
                 function,
-                "ibv_create_cq(cqe={entries}) failed: {}",
-                errno::Text(errno::get())
+                "ibv_create_cq",
+                format_args!("(cqe={entries})"),
+                errno::get(),
             );
             return Err(Error::Provider);
         };
         // SAFETY: a queue's context is valid, and its operations never change.
         let poll = unsafe { (*(*raw.as_ptr()).context).ops.poll_cq }.unwrap_or(no_poll);
+        let poll = if is_wanted(Level::Debug) {
+            failed::poll
+        } else {
+            poll
+        };
         Ok(RawCompletionQueue {
             raw,
             device,

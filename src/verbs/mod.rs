@@ -15,6 +15,8 @@ pub(crate) mod addr;
 pub(crate) mod cm;
 pub(crate) mod context;
 pub(crate) mod cq;
+mod failed;
+mod hint;
 pub(crate) mod list;
 pub(crate) mod mr;
 pub(crate) mod pd;
@@ -28,6 +30,7 @@ use crate::log::log_error;
 use crate::sys::errno;
 
 use std::ffi::{CStr, c_int};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// For calls that return 0, or an errno value, and whose C callers found it in errno too.
@@ -36,7 +39,7 @@ fn check_and_set_errno(function: &CStr, call: &str, result: c_int) -> Result<(),
         return Ok(());
     }
     errno::set(result);
-    log_error!(function, "{call} failed: {}", errno::Text(result));
+    log_failure(function, call, format_args!(""), result);
     Err(Error::Provider)
 }
 
@@ -45,8 +48,20 @@ fn check(function: &CStr, call: &str, result: c_int) -> Result<(), Error> {
     if result == 0 {
         return Ok(());
     }
-    log_error!(function, "{call} failed: {}", errno::Text(errno::get()));
+    log_failure(function, call, format_args!(""), errno::get());
     Err(Error::Provider)
+}
+
+/// The record of a failed call: with the arguments that matter (in parentheses, or nothing), the
+/// text of the errno value, and what is usually behind it.
+#[cold]
+fn log_failure(function: &CStr, call: &str, arguments: fmt::Arguments<'_>, number: c_int) {
+    log_error!(
+        function,
+        "{call}{arguments} failed: {}{}",
+        errno::Text(number),
+        hint::of(call, number)
+    );
 }
 
 /// Whether an object was released already: explicitly, or because the provider refused and nobody

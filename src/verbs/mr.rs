@@ -9,12 +9,11 @@ use std::ptr::NonNull;
 
 use rdma_sys::{ibv_access_flags, ibv_mr, ibv_sge, verbs_context};
 
-use super::check_and_set_errno;
 use super::context::DeviceContext;
 use super::pd::ProtectionDomain;
+use super::{check_and_set_errno, log_failure};
 use crate::error::Error;
 use crate::fault;
-use crate::log::log_error;
 use crate::sys::errno;
 
 /// A registered memory region.
@@ -68,7 +67,7 @@ impl MemoryRegion {
                             address,
                             len,
                             access,
-                            "with on-demand paging ",
+                            " with on-demand paging",
                         ));
                     }
                 }
@@ -138,11 +137,14 @@ impl MemoryRegion {
         if result == 0 {
             return Ok(());
         }
-        log_error!(
+        log_failure(
             function,
-            "ibv_advise_mr(addr={:#x}, length={len}, advice={advice}, flags={flags:#x}) failed: {}",
-            element.addr,
-            errno::Text(result)
+            "ibv_advise_mr",
+            format_args!(
+                "(addr={:#x}, length={len}, advice={advice}, flags={flags:#x})",
+                element.addr
+            ),
+            result,
         );
         Err(match result {
             libc::EOPNOTSUPP => Error::NoSupp,
@@ -178,19 +180,14 @@ fn refused(
     access: ibv_access_flags,
     how: &str,
 ) -> Error {
-    let number = errno::get();
-    let hint = match number {
-        libc::ENOMEM => " (is the limit of locked memory, `ulimit -l`, large enough?)",
-        libc::EOPNOTSUPP => {
-            " (the device cannot register this kind of memory, for instance of a file on DAX, without on-demand paging)"
-        }
-        _ => "",
-    };
-    log_error!(
+    log_failure(
         function,
-        "ibv_reg_mr(addr={address:p}, length={len}, access={:#x}) {how}failed: {}{hint}",
-        access.0,
-        errno::Text(number)
+        "ibv_reg_mr",
+        format_args!(
+            "(addr={address:p}, length={len}, access={:#x}){how}",
+            access.0
+        ),
+        errno::get(),
     );
     Error::Provider
 }

@@ -9,10 +9,9 @@ use std::ptr::NonNull;
 use rdma_sys::ibv_pd;
 
 use super::context::DeviceContext;
-use super::{Released, check_and_set_errno};
+use super::{Released, check_and_set_errno, log_failure};
 use crate::error::Error;
 use crate::fault;
-use crate::log::log_error;
 use crate::sys::errno;
 
 // SAFETY: the provider's calls on a domain may come from any thread.
@@ -45,7 +44,7 @@ impl ProtectionDomain {
             libc::ENOMEM => Err(Error::NoMem),
             0 => Err(Error::Unknown),
             number => {
-                log_error!(function, "ibv_alloc_pd failed: {}", errno::Text(number));
+                log_failure(function, "ibv_alloc_pd", format_args!(""), number);
                 Err(Error::Provider)
             }
         }

@@ -16,11 +16,10 @@ use rdma_sys::{
     imm_data_invalidated_rkey_union_t, qp_type_t, rdma_t, tso_t, wr_t, xrc_t,
 };
 
+use super::log_failure;
 use super::provider::Provider;
 use crate::error::Error;
 use crate::fault;
-use crate::log::log_error;
-use crate::sys::errno;
 
 pub(crate) const SIGNALED: c_uint = ibv_send_flags::IBV_SEND_SIGNALED.0;
 pub(crate) const FENCE: c_uint = ibv_send_flags::IBV_SEND_FENCE.0;
@@ -139,16 +138,7 @@ impl ReceiveRequest {
 
 #[cold]
 fn report_post_recv(function: &CStr, call: &str, wr_id: u64, number: c_int) {
-    let hint = if number == libc::ENOMEM {
-        " (the receive queue is full: take completions, or ask for a larger one)"
-    } else {
-        ""
-    };
-    log_error!(
-        function,
-        "{call}(wr_id={wr_id:#x}) failed: {}{hint}",
-        errno::Text(number)
-    );
+    log_failure(function, call, format_args!("(wr_id={wr_id:#x})"), number);
 }
 
 type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
@@ -242,11 +232,8 @@ impl Native {
 
 #[cold]
 fn report_complete(function: &CStr, wr_id: u64, number: c_int) {
-    log_error!(
-        function,
-        "ibv_wr_complete(wr_id={wr_id:#x}) failed: {}",
-        errno::Text(number)
-    );
+    let arguments = format_args!("(wr_id={wr_id:#x})");
+    log_failure(function, "ibv_wr_complete", arguments, number);
 }
 
 // SAFETY: posting from several threads is allowed by the verbs interface, except through the
@@ -392,20 +379,16 @@ impl QueuePair {
 
 #[cold]
 fn report_post_send(function: &CStr, wr: &ibv_send_wr, length: u32, number: c_int) {
-    let hint = if number == libc::ENOMEM {
-        " (the send queue is full: take completions, or ask for a larger one)"
-    } else {
-        ""
-    };
     // SAFETY: this module fills the RDMA variant in every request.
     let remote = unsafe { wr.wr.rdma.remote_addr };
-    log_error!(
+    log_failure(
         function,
-        "ibv_post_send(opcode={}, wr_id={:#x}, remote_addr={remote:#x}, length={length}, send_flags={:#x}) failed: {}{hint}",
-        wr.opcode,
-        wr.wr_id,
-        wr.send_flags,
-        errno::Text(number)
+        "ibv_post_send",
+        format_args!(
+            "(opcode={}, wr_id={:#x}, remote_addr={remote:#x}, length={length}, send_flags={:#x})",
+            wr.opcode, wr.wr_id, wr.send_flags
+        ),
+        number,
     );
 }
 

@@ -11,10 +11,9 @@ use rdma_sys::{ibv_recv_wr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr};
 use super::context::DeviceContext;
 use super::pd::ProtectionDomain;
 use super::qp::{Element, ReceiveRequest};
-use super::{Released, check_and_set_errno};
+use super::{Released, check_and_set_errno, log_failure};
 use crate::error::Error;
 use crate::fault;
-use crate::log::log_error;
 use crate::sys::errno;
 
 // SAFETY: the provider's calls on a queue may come from any thread.
@@ -50,10 +49,11 @@ impl RawSharedReceiveQueue {
         // SAFETY: the domain is alive and the attributes valid for the call.
         let raw = unsafe { (device.provider().ibv_create_srq)(domain.as_ptr(), &raw mut attr) };
         let Some(raw) = NonNull::new(raw) else {
-            log_error!(
+            log_failure(
                 function,
-                "ibv_create_srq(max_wr={requests}) failed: {}",
-                errno::Text(errno::get())
+                "ibv_create_srq",
+                format_args!("(max_wr={requests})"),
+                errno::get(),
             );
             return Err(Error::Provider);
         };

@@ -15,6 +15,7 @@ use rdma_sys::{
 use rustix::io::Errno;
 
 use super::super::device::{MAX_INLINE, MAX_WR};
+use super::super::diag;
 use super::super::engine::{engine, is_alive};
 use super::super::link::SGE_MAX;
 use super::super::mr::DomainUse;
@@ -108,6 +109,10 @@ pub(super) unsafe fn create_qp(attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ib
             signal_all: attr.sq_sig_all != 0,
         })
     };
+    diag::debug(format_args!(
+        "QP {}: created (room for {} requests and {} receives)",
+        inner.num, capacity.send, capacity.recv
+    ));
     // SAFETY: all zeros is a valid queue pair without functions.
     let mut ex: ibv_qp_ex = unsafe { std::mem::zeroed() };
     let base = &mut ex.qp_base;
