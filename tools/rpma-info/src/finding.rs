@@ -44,6 +44,19 @@ impl Finding {
 
 /// Variables whose values the library does not understand.
 pub(crate) fn check_environment(findings: &mut Vec<Finding>) {
+    if let Some(value) = env::var_os("RPMA_SOFT_CARRIER")
+        && !matches!(value.to_str(), Some("" | "auto" | "tcp" | "local"))
+    {
+        findings.push(Finding::new(
+            "carrier",
+            Severity::Problem,
+            format!(
+                "RPMA_SOFT_CARRIER={} means nothing, so the software fabric makes no connection",
+                value.display()
+            ),
+            "use one of auto, tcp, local",
+        ));
+    }
     for name in ["RPMA_LOG_LEVEL", "RPMA_LOG_STDERR_LEVEL"] {
         if let Some(value) = env::var_os(name)
             && !value.is_empty()
