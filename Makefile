@@ -87,7 +87,7 @@ bench-build: perf
 	@$(DEPS) bench || true
 	$(CC) -std=gnu11 -O2 -Wall -Wextra -Wpedantic -o $(BASELINES) tools/bench/baselines.c
 
-check: check-deps lint check-man check-rust check-abi check-c check-net-quick check-abuse check-perf check-carrier check-softverbs check-info $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
+check: check-deps lint check-man check-rust check-abi check-c check-net-quick check-abuse check-perf check-carrier check-softverbs check-info check-docs $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
 
 check-deps:
 	@$(DEPS) check $(if $(EXAMPLES),examples)
@@ -125,6 +125,13 @@ check-info: check-deps all ## does rpma-info tell the truth?
 
 check-carrier: check-deps perf ## two processes of one machine: by shared memory or TCP, killed in the middle
 	$(RUN) c-tests/carrier/run $(PERF)
+
+check-docs: check-deps all ## do the guides in docs say what is so? their commands, as far as they take no minutes
+	$(RUN) docs/check
+
+check-docs-all: check-deps all ## all commands of the guides: also as root, in the guest, in a copy of this system
+	@$(DEPS) rdma deb examples
+	docs/check --all
 
 check-softverbs: check-deps ## the C tests, with the original library over the software fabric
 	$(CARGO) build --release --locked --package softverbs
@@ -206,5 +213,5 @@ check-packaging: deb ## the packages in a system of their own: installed over th
 clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
-.PHONY: help all deps demo demo-deps perf bench bench-docs bench-build check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-info check-softverbs check-examples check-rdma \
+.PHONY: help all deps demo demo-deps perf bench bench-docs bench-build check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-info check-docs check-docs-all check-softverbs check-examples check-rdma \
 	check-original conformance check-fault check-supply header man check-man install uninstall deb check-packaging clean
