@@ -18,6 +18,8 @@ KERNELS ?= own
 ADDR ?=
 # Ends a check that hangs, in seconds.
 TIMEOUT ?= 1800
+# How long crash, model and soak of trust take, each, in seconds.
+TRUST_SECONDS ?= 60
 
 CARGO ?= packaging/cargo
 DEPS ?= packaging/deps
@@ -87,7 +89,7 @@ bench-build: perf
 	@$(DEPS) bench || true
 	$(CC) -std=gnu11 -O2 -Wall -Wextra -Wpedantic -o $(BASELINES) tools/bench/baselines.c
 
-check: check-deps lint check-man check-rust check-abi check-c check-net-quick check-abuse check-perf check-carrier check-softverbs check-info check-docs $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
+check: check-deps lint check-man check-rust check-abi check-c check-net-quick check-abuse check-trust-quick check-perf check-carrier check-softverbs check-info check-docs $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
 
 check-deps:
 	@$(DEPS) check $(if $(EXAMPLES),examples)
@@ -158,6 +160,12 @@ conformance: check-deps all ## every call against the original's, also when the 
 check-fault: check-deps all ## programs go on after any step of the library failed: with the feature fault-injection
 	CARGO=$(CARGO) $(RUN) c-tests/fault/run
 
+trust: check-deps all ## kills, random histories, long runs: TRUST_SECONDS for each of them (60)
+	RPMA_FABRIC=soft c-tests/trust/run --seconds $(TRUST_SECONDS) --report target/trust
+
+check-trust-quick: check-deps all
+	RPMA_FABRIC=soft $(RUN) c-tests/trust/run --quick
+
 check-supply: ## licences, sources and known weaknesses of what the library is built from
 	@$(DEPS) build
 	CARGO=$(CARGO) packaging/supply
@@ -214,4 +222,4 @@ clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
 .PHONY: help all deps demo demo-deps perf bench bench-docs bench-build check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-info check-docs check-docs-all check-softverbs check-examples check-rdma \
-	check-original conformance check-fault check-supply header man check-man install uninstall deb check-packaging clean
+	check-original conformance check-fault check-supply trust check-trust-quick header man check-man install uninstall deb check-packaging clean

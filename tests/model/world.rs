@@ -357,8 +357,14 @@ impl World<'_> {
         let own = self.stage.side(side);
         let other = self.stage.side(side.other());
         let kind = spec.kind;
+        let wrong_here = matches!(
+            spec.fault,
+            Fault::LocalBounds | Fault::LocalDomain | Fault::LocalRights
+        );
         let len = match kind {
             OpKind::AtomicWrite => 8,
+            // Soft-RoCE sends what it can of it, packet by packet.
+            _ if wrong_here && self.stage.rxe => spec.len.min(1024),
             _ => spec.len,
         };
         // Of nothing, nothing can be wrong.

@@ -1,0 +1,778 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright 2026, The rpma developers */
+
+/*
+ * oddities.c - what happens to programs that do nothing wrong: signals all the time, limits that are reached, a disk that is full,
+ * a clock that jumps, a peer that is stopped, threads that end, an end without cleaning up.
+ */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/fabric.h"
+
+#define AREA (64 * PAGE)
+
+static void
+only_on_the_software_fabric(const char *addr)
+{
+	if (!on_soft(addr))
+		check_skip("of a device's driver it is not this library that has to see to it");
+	if (is_original())
+		check_skip("the original does not promise it");
+}
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t signals;
+
+static void
+count_signal(int signo)
+{
+	(void)signo;
+	signals++;
+}
+
+/* A signal every 100 us; what it interrupts is not started again by the kernel. */
+static void
+signals_on(void)
+{
+	struct sigaction action = {.sa_handler = count_signal};
+	struct itimerval often = {{0, 100}, {0, 100}};
+
+	CHECK_INT(sigaction(SIGALRM, &action, NULL), 0);
+	CHECK_INT(setitimer(ITIMER_REAL, &often, NULL), 0);
+}
+
+static void
+signals_off(void)
+{
+	struct itimerval never = {{0, 0}, {0, 0}};
+
+	CHECK_INT(setitimer(ITIMER_REAL, &never, NULL), 0);
+}
+
+/* A completion; a wait may be interrupted, a completion may not get lost by that. */
+static void
+next_despite_signals(struct rpma_cq *cq, struct ibv_wc *wc)
+{
+	int ret;
+
+	while ((ret = rpma_cq_get_wc(cq, 1, wc, NULL)) == RPMA_E_NO_COMPLETION) {
+		ret = rpma_cq_wait(cq);
+		if (ret != 0) {
+			CHECK_INT(errno, EINTR);
+			CHECK_CODE(ret, RPMA_E_NO_COMPLETION);
+		}
+	}
+	CHECK_CODE(ret, 0);
+}
+
+/* The alarm also ends a test that hangs, so the traffic is what runs under signals, with that clock put aside. */
+static void
+interrupted_server(struct side *side)
+{
+	unsigned char *mem = memory(AREA, 0);
+	struct rpma_mr_local *mr;
+	unsigned left = (alarm(0), 200);
+	struct ibv_wc wc;
+	struct ends e;
+
+	open_server(side, &e, NULL);
+	mr = registered(e.peer, mem, AREA, USAGE_ALL);
+	OK(rpma_recv(e.conn, mr, 0, 8, ID(1)));
+	give_mr(side, 0, mr);
+	signals_on();
+	while (left-- > 0) {
+		next_despite_signals(e.cq, &wc);
+		CHECK_INT(wc.status, IBV_WC_SUCCESS);
+		CHECK_INT(wc.opcode, IBV_WC_RECV);
+		if (left > 0)
+			OK(rpma_recv(e.conn, mr, 0, 8, ID(1)));
+		OK(rpma_send(e.conn, mr, 0, 8, RPMA_F_COMPLETION_ON_ERROR, ID(2)));
+	}
+	signals_off();
+	CHECK(signals > 0);
+	hear(side, 0, "done");
+	check_pattern("what was written", mem + PAGE, AREA - PAGE, 199, 0);
+	OK(rpma_mr_dereg(&mr));
+	close_server(&e);
+}
+
+static void
+interrupted_client(struct side *side)
+{
+	unsigned char *mem = memory(AREA, 0), *back = memory(AREA, 0);
+	struct rpma_mr_remote *remote;
+	struct rpma_mr_local *mr, *back_mr;
+	struct ibv_wc wc;
+	struct ends e;
+
+	alarm(0);
+	open_client(side, &e, NULL);
+	mr = registered(e.peer, mem, AREA, USAGE_ALL);
+	back_mr = registered(e.peer, back, AREA, USAGE_ALL);
+	remote = take_mr(side, 0);
+	signals_on();
+	for (unsigned i = 0; i < 200; i++) {
+		pattern(mem + PAGE, AREA - PAGE, i);
+		OK(rpma_recv(e.conn, back_mr, 0, 8, ID(1)));
+		OK(rpma_write(e.conn, remote, PAGE, mr, PAGE, AREA - PAGE, RPMA_F_COMPLETION_ON_ERROR, ID(2)));
+		OK(rpma_read(e.conn, back_mr, PAGE, remote, PAGE, AREA - PAGE, RPMA_F_COMPLETION_ALWAYS, ID(3)));
+		next_despite_signals(e.cq, &wc);
+		CHECK_INT(wc.status, IBV_WC_SUCCESS);
+		CHECK_INT(wc.wr_id, 3);
+		check_pattern("what was read", back + PAGE, AREA - PAGE, i, 0);
+		OK(rpma_send(e.conn, mr, 0, 8, RPMA_F_COMPLETION_ON_ERROR, ID(4)));
+		next_despite_signals(e.cq, &wc);
+		CHECK_INT(wc.status, IBV_WC_SUCCESS);
+		CHECK_INT(wc.wr_id, 1);
+	}
+	signals_off();
+	CHECK(signals > 0);
+	say(side, 0, "done");
+	OK(rpma_mr_remote_delete(&remote));
+	OK(rpma_mr_dereg(&mr));
+	OK(rpma_mr_dereg(&back_mr));
+	close_client(&e);
+}
+
+/* Connections come and go between signals, too. Waiting for an event may be interrupted. */
+static enum rpma_conn_event
+event_despite_signals(struct rpma_conn *conn)
+{
+	enum rpma_conn_event event = RPMA_CONN_UNDEFINED;
+	int ret;
+
+	while ((ret = rpma_conn_next_event(conn, &event)) != 0)
+		CHECK_INT(errno, EINTR);
+	return event;
+}
+
+static void
+interrupted_handshakes_server(struct side *side)
+{
+	struct rpma_peer *peer;
+	struct rpma_ep *ep;
+	char port[8];
+
+	only_on_the_software_fabric(side->addr);
+	alarm(0);
+	peer = peer_on(side->addr);
+	ep = listen_on(peer, side->addr, port);
+	give(side, 0, port, sizeof(port));
+	signals_on();
+	for (int i = 0; i < 50; i++) {
+		struct rpma_conn_req *req = NULL;
+		struct rpma_conn *conn = NULL;
+
+		while (rpma_ep_next_conn_req(ep, NULL, &req) != 0)
+			CHECK_INT(errno, EINTR);
+		OK(rpma_conn_req_connect(&req, NULL, &conn));
+		CHECK_INT(event_despite_signals(conn), RPMA_CONN_ESTABLISHED);
+		CHECK_INT(event_despite_signals(conn), RPMA_CONN_CLOSED);
+		OK(rpma_conn_disconnect(conn));
+		OK(rpma_conn_delete(&conn));
+	}
+	signals_off();
+	OK(rpma_ep_shutdown(&ep));
+	OK(rpma_peer_delete(&peer));
+}
+
+static void
+interrupted_handshakes_client(struct side *side)
+{
+	struct rpma_peer *peer;
+	char port[8];
+
+	only_on_the_software_fabric(side->addr);
+	alarm(0);
+	peer = peer_on(side->addr);
+	take(side, 0, port, sizeof(port));
+	signals_on();
+	for (int i = 0; i < 50; i++) {
+		struct rpma_conn_req *req = NULL;
+		struct rpma_conn *conn = NULL;
+
+		while (rpma_conn_req_new(peer, side->addr, port, NULL, &req) != 0)
+			CHECK_INT(errno, EINTR);
+		OK(rpma_conn_req_connect(&req, NULL, &conn));
+		CHECK_INT(event_despite_signals(conn), RPMA_CONN_ESTABLISHED);
+		OK(rpma_conn_disconnect(conn));
+		CHECK_INT(event_despite_signals(conn), RPMA_CONN_CLOSED);
+		OK(rpma_conn_delete(&conn));
+	}
+	signals_off();
+	OK(rpma_peer_delete(&peer));
+}
+
+/* ---- limits ---- */
+
+static int
+lowest_free_descriptor(void)
+{
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	CHECK_INT(close(fd), 0);
+	return fd;
+}
+
+static void
+limit_descriptors(rlim_t n)
+{
+	struct rlimit limit;
+
+	CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = n;
+	CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* Both ends of a connection in this process. The step at which it ended: negative if it did not. */
+static int
+both_ends(const char *addr, const char *port)
+{
+	struct ibv_context *device = NULL;
+	struct rpma_conn *active = NULL, *passive = NULL;
+	struct rpma_conn_req *req = NULL;
+	struct rpma_peer *peer = NULL;
+	struct rpma_ep *ep = NULL;
+	int step = 0, fd = -1;
+
+	if (rpma_utils_get_ibv_context(addr, RPMA_UTIL_IBV_CONTEXT_LOCAL, &device) != 0 || device == NULL)
+		return step;
+	step++;
+	if (rpma_peer_new(device, &peer) != 0)
+		return step;
+	step++;
+	if (rpma_ep_listen(peer, addr, port, &ep) == 0) {
+		step++;
+		if (rpma_conn_req_new(peer, addr, port, NULL, &req) == 0) {
+			step++;
+			if (rpma_conn_req_connect(&req, NULL, &active) == 0) {
+				struct pollfd came;
+
+				step++;
+				OK(rpma_ep_get_fd(ep, &fd));
+				came = (struct pollfd){.fd = fd, .events = POLLIN};
+				/* Without a descriptor to accept it with, the request does not come. */
+				if (poll(&came, 1, 300) == 1) {
+					step++;
+					if (rpma_ep_next_conn_req(ep, NULL, &req) == 0) {
+						step++;
+						if (rpma_conn_req_connect(&req, NULL, &passive) == 0) {
+							expect_event(passive, RPMA_CONN_ESTABLISHED);
+							expect_event(active, RPMA_CONN_ESTABLISHED);
+							step = -1;
+						}
+					}
+				}
+			}
+		}
+	}
+	CHECK(req == NULL);
+	OK(rpma_conn_delete(&active));
+	OK(rpma_conn_delete(&passive));
+	OK(rpma_ep_shutdown(&ep));
+	OK(rpma_peer_delete(&peer));
+	return step;
+}
+
+/* However few descriptors there are: an error, nothing worse, nothing kept; and with enough of them all goes well. */
+static void
+no_descriptors(const char *addr)
+{
+	int steps[16] = {0}, before, reserved, n;
+	struct rlimit limit;
+	char port[8];
+
+	only_on_the_software_fabric(addr);
+	CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	reserved = reserve_port(addr, port);
+	CHECK_INT(close(reserved), 0);
+	before = lowest_free_descriptor();
+	for (n = 0; n < 200; n++) {
+		int step;
+
+		limit_descriptors((rlim_t)(before + n));
+		step = both_ends(addr, port);
+		limit_descriptors(limit.rlim_cur);
+		if (step < 0)
+			break;
+		CHECK(step < 16);
+		steps[step]++;
+	}
+	CHECK(n > 5 && n < 200);
+	check_info("%d descriptors are enough; with fewer it ended at finding the device %d times, the peer %d, listening %d, asking %d, "
+		"connecting %d, waiting for the request %d, taking it %d, accepting it %d", n, steps[0], steps[1], steps[2], steps[3],
+		steps[4], steps[5], steps[6], steps[7]);
+	CHECK(steps[0] + steps[1] > 0 && steps[2] + steps[3] > 0);
+	for (int i = 0; i < 3; i++)
+		CHECK_INT(both_ends(addr, port), -1);
+	/* The device, and the fabric's thread, keep theirs; two more rounds do not take more. */
+	n = lowest_free_descriptor();
+	CHECK_INT(both_ends(addr, port), -1);
+	CHECK_INT(lowest_free_descriptor(), n);
+}
+
+/* The software fabric locks no memory, so that limit does not concern it. */
+static void
+no_locked_memory(const char *addr)
+{
+	struct rlimit none = {0, 0};
+	struct rpma_mr_local *mr;
+	struct rpma_peer *peer;
+
+	only_on_the_software_fabric(addr);
+	CHECK_INT(setrlimit(RLIMIT_MEMLOCK, &none), 0);
+	peer = peer_on(addr);
+	mr = registered(peer, memory(64 * AREA, 0), 64 * AREA, USAGE_ALL);
+	OK(rpma_mr_dereg(&mr));
+	OK(rpma_peer_delete(&peer));
+}
+
+/* ---- memory that its file cannot back ---- */
+
+/* A file system with room for half of the file. */
+static int
+file_on_small_disk(char *why, size_t size)
+{
+	char options[64], path[] = "/tmp/rpma-small-disk-XXXXXX", file[64];
+	int fd;
+
+	if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
+		snprintf(why, size, "no namespace to mount in: %s", strerror(errno));
+		return -1;
+	}
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mkdtemp(path) == NULL) {
+		snprintf(why, size, "no folder to mount on: %s", strerror(errno));
+		return -1;
+	}
+	snprintf(options, sizeof(options), "size=%d", AREA / 2);
+	if (mount("none", path, "tmpfs", 0, options) != 0) {
+		snprintf(why, size, "no file system to fill: %s", strerror(errno));
+		rmdir(path);
+		return -1;
+	}
+	snprintf(file, sizeof(file), "%s/file", path);
+	fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(fd >= 0 && ftruncate(fd, AREA) == 0);
+	/* It ends with its last user. */
+	CHECK_INT(umount2(path, MNT_DETACH), 0);
+	CHECK_INT(rmdir(path), 0);
+	return fd;
+}
+
+/*
+ * Two files that the client writes to and flushes: one on a disk that becomes full, one that becomes shorter. What has no room
+ * fails, in the client's completion; the server lives, and the next connection works.
+ */
+static void
+no_room_server(struct side *side)
+{
+	char path[] = "/tmp/rpma-short-file-XXXXXX", why[128] = "";
+	struct rpma_peer *peer;
+	struct rpma_ep *ep;
+	char port[8];
+
+	skip_under_memcheck();
+	only_on_the_software_fabric(side->addr);
+	peer = peer_on(side->addr);
+	ep = listen_on(peer, side->addr, port);
+	give(side, 0, port, sizeof(port));
+	for (int i = 0; i < 3; i++) {
+		bool is_short = i == 1;
+		int fd = is_short ? mkstemp(path) : file_on_small_disk(why, sizeof(why)), there;
+		struct rpma_conn *conn;
+		struct rpma_mr_local *mr;
+		unsigned char *mem;
+
+		there = fd >= 0;
+		give(side, 0, &there, sizeof(there));
+		if (!there) {
+			check_info("%s", why);
+			continue;
+		}
+		if (is_short)
+			CHECK(unlink(path) == 0 && ftruncate(fd, AREA) == 0);
+		mem = mmap(NULL, AREA, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		CHECK(mem != MAP_FAILED);
+		mr = registered(peer, mem, AREA, USAGE_ALL);
+		if (is_short)
+			CHECK_INT(ftruncate(fd, AREA / 2), 0);
+		conn = accept_one(ep, NULL, NULL, 0);
+		give_mr(side, 0, mr);
+		hear(side, 0, "tried");
+		expect_event(conn, RPMA_CONN_CLOSED);
+		OK(rpma_conn_delete(&conn));
+		OK(rpma_mr_dereg(&mr));
+		CHECK_INT(munmap(mem, AREA), 0);
+		CHECK_INT(close(fd), 0);
+	}
+	OK(rpma_ep_shutdown(&ep));
+	OK(rpma_peer_delete(&peer));
+}
+
+static void
+no_room_client(struct side *side)
+{
+	struct rpma_peer *peer;
+	struct rpma_peer_cfg *pcfg = NULL;
+	char port[8];
+
+	skip_under_memcheck();
+	only_on_the_software_fabric(side->addr);
+	peer = peer_on(side->addr);
+	OK(rpma_peer_cfg_new(&pcfg));
+	OK(rpma_peer_cfg_set_direct_write_to_pmem(pcfg, true));
+	take(side, 0, port, sizeof(port));
+	for (int i = 0; i < 3; i++) {
+		unsigned char *mem = memory(AREA, 1);
+		struct rpma_mr_remote *remote;
+		struct rpma_mr_local *mr;
+		struct rpma_conn *conn;
+		struct ibv_wc wc;
+		int there;
+		size_t at;
+
+		take(side, 0, &there, sizeof(there));
+		if (!there)
+			continue;
+		conn = connect_to(peer, side->addr, port, NULL, NULL, 0);
+		OK(rpma_conn_apply_remote_peer_cfg(conn, pcfg));
+		mr = registered(peer, mem, AREA, USAGE_ALL);
+		remote = take_mr(side, 0);
+		/* A quarter at a time, small and large writes by turns, each flushed. */
+		for (at = 0; at < AREA; at += AREA / 4) {
+			OK(rpma_write(conn, remote, at, mr, at, i == 0 ? PAGE : AREA / 4, RPMA_F_COMPLETION_ON_ERROR, ID(1)));
+			OK(rpma_flush(conn, remote, at, i == 0 ? PAGE : AREA / 4, RPMA_FLUSH_TYPE_PERSISTENT, RPMA_F_COMPLETION_ALWAYS,
+				ID(2)));
+			next_wc(cq_of(conn), &wc);
+			if (wc.status != IBV_WC_SUCCESS)
+				break;
+		}
+		if (i == 0) {
+			/* Single pages of each quarter: there is room for them. */
+			CHECK_INT(at, AREA);
+		} else {
+			CHECK_INT(at, AREA / 2);
+			CHECK(wc.status == IBV_WC_REM_ACCESS_ERR || wc.status == IBV_WC_REM_OP_ERR);
+			CHECK_INT(wc.wr_id, 1);
+		}
+		say(side, 0, "tried");
+		OK(rpma_mr_remote_delete(&remote));
+		OK(rpma_conn_delete(&conn));
+		OK(rpma_mr_dereg(&mr));
+	}
+	OK(rpma_peer_cfg_delete(&pcfg));
+	OK(rpma_peer_delete(&peer));
+}
+
+/* ---- a clock that jumps ---- */
+
+static _Atomic bool clock_jumps;
+static _Atomic unsigned jumps;
+
+static long
+jump(void)
+{
+	/* Years ahead, and back again. */
+	return clock_jumps ? (++jumps % 2 != 0 ? 1 : -1) * 300000000L : 0;
+}
+
+/* In the place of the C library's, also for the library under test. */
+int
+clock_gettime(clockid_t which, struct timespec *time)
+{
+	int ret = (int)syscall(SYS_clock_gettime, which, time);
+
+	if (ret == 0 && which == CLOCK_REALTIME)
+		time->tv_sec += jump();
+	return ret;
+}
+
+static void
+clock_jumps_server(struct side *side)
+{
+	struct ends e;
+
+	clock_jumps = true;
+	open_server(side, &e, NULL);
+	close_server(&e);
+}
+
+static void
+clock_jumps_client(struct side *side)
+{
+	unsigned char *mem = memory(PAGE, 1);
+	struct rpma_mr_local *mr;
+	struct timespec time;
+	struct ibv_wc wc;
+	struct ends e;
+
+	clock_jumps = true;
+	rpma_log_set_threshold(RPMA_LOG_THRESHOLD, RPMA_LOG_LEVEL_DEBUG);
+	open_client(side, &e, NULL);
+	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
+	for (unsigned i = 0; i < 20; i++) {
+		OK(rpma_write(e.conn, NULL, 0, NULL, 0, 0, RPMA_F_COMPLETION_ALWAYS, ID(i)));
+		next_wc(e.cq, &wc);
+		CHECK_INT(wc.status, IBV_WC_SUCCESS);
+		CHECK_INT(wc.wr_id, i);
+	}
+	OK(rpma_mr_dereg(&mr));
+	close_client(&e);
+	CHECK_INT(clock_gettime(CLOCK_REALTIME, &time), 0);
+	CHECK(jumps > 0);
+}
+
+/* ---- a peer that is stopped ---- */
+
+static char
+state_of(pid_t pid)
+{
+	char path[64], line[512], *end;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	n = read(fd, line, sizeof(line) - 1);
+	CHECK(n > 0);
+	line[n] = '\0';
+	CHECK_INT(close(fd), 0);
+	end = strrchr(line, ')');
+	CHECK(end != NULL && end[1] == ' ');
+	return end[2];
+}
+
+static void
+stopped_server(struct side *side)
+{
+	unsigned char *mem = memory(AREA, 0);
+	struct rpma_mr_local *mr;
+	struct ends e;
+
+	open_server(side, &e, NULL);
+	mr = registered(e.peer, mem, AREA, USAGE_ALL);
+	give_mr(side, 0, mr);
+	hear(side, 0, "done");
+	check_pattern("what was written", mem, AREA, 19, 0);
+	OK(rpma_mr_dereg(&mr));
+	close_server(&e);
+}
+
+static void
+stopped_client(struct side *side)
+{
+	unsigned char *mem = memory(AREA, 0);
+	struct rpma_mr_remote *remote;
+	struct rpma_mr_local *mr;
+	struct ibv_wc wc;
+	struct ends e;
+
+	open_client(side, &e, NULL);
+	mr = registered(e.peer, mem, AREA, USAGE_ALL);
+	remote = take_mr(side, 0);
+	for (unsigned i = 0; i < 20; i++) {
+		pattern(mem, AREA, i);
+		if (i % 2 == 0) {
+			CHECK_INT(kill(side->server, SIGSTOP), 0);
+			while (state_of(side->server) != 'T')
+				sched_yield();
+		}
+		for (unsigned j = 0; j < 4; j++)
+			OK(rpma_write(e.conn, remote, j * AREA / 4, mr, j * AREA / 4, AREA / 4,
+				j == 3 ? RPMA_F_COMPLETION_ALWAYS : RPMA_F_COMPLETION_ON_ERROR, ID(i)));
+		if (i % 2 == 0) {
+			/* Software that is stopped executes nothing. */
+			if (on_soft(side->addr))
+				expect_no_wc(e.cq);
+			CHECK_INT(kill(side->server, SIGCONT), 0);
+		}
+		next_wc(e.cq, &wc);
+		CHECK_INT(wc.status, IBV_WC_SUCCESS);
+		CHECK_INT(wc.wr_id, i);
+	}
+	say(side, 0, "done");
+	OK(rpma_mr_remote_delete(&remote));
+	OK(rpma_mr_dereg(&mr));
+	close_client(&e);
+}
+
+/* ---- an end without cleaning up ---- */
+
+static void *
+wait_for_ever(void *cq)
+{
+	(void)rpma_cq_wait(cq);
+	return NULL;
+}
+
+/* A process with connections, regions, and threads that wait, simply ends. */
+static void
+leaves_server(struct side *side)
+{
+	struct rpma_peer *peer = peer_on(side->addr);
+	char port[8];
+	struct rpma_ep *ep = listen_on(peer, side->addr, port);
+
+	give(side, 0, port, sizeof(port));
+	for (int way = 0; way < 3; way++) {
+		struct rpma_conn *conn = accept_one(ep, NULL, NULL, 0);
+
+		expect_event(conn, RPMA_CONN_CLOSED);
+		OK(rpma_conn_delete(&conn));
+	}
+	OK(rpma_ep_shutdown(&ep));
+	OK(rpma_peer_delete(&peer));
+}
+
+static void
+leaves_client(struct side *side)
+{
+	char port[8];
+
+	take(side, 0, port, sizeof(port));
+	for (int way = 0; way < 3; way++) {
+		int status;
+		pid_t pid = fork();
+
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			struct rpma_peer *peer = peer_on(side->addr);
+			struct rpma_conn *conn = connect_to(peer, side->addr, port, NULL, NULL, 0);
+			struct rpma_mr_local *mr = registered(peer, memory(AREA, 0), AREA, USAGE_ALL);
+			pthread_t thread;
+
+			OK(rpma_recv(conn, mr, 0, 8, ID(1)));
+			CHECK_INT(pthread_create(&thread, NULL, wait_for_ever, cq_of(conn)), 0);
+			if (way == 0)
+				exit(7);
+			if (way == 1)
+				quick_exit(7);
+			_exit(7);
+		}
+		CHECK_INT(waitpid(pid, &status, 0), pid);
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+	}
+}
+
+/* ---- threads that end ---- */
+
+struct handed_on {
+	const char *addr;
+	const char *port;
+	struct rpma_peer *peer;
+	struct rpma_conn *conn;
+	struct rpma_mr_local *mr;
+	unsigned char *mem;
+};
+
+static void *
+open_and_end(void *arg)
+{
+	struct handed_on *h = arg;
+
+	h->peer = peer_on(h->addr);
+	h->conn = connect_to(h->peer, h->addr, h->port, NULL, NULL, 0);
+	h->mr = registered(h->peer, h->mem, PAGE, USAGE_ALL);
+	return NULL;
+}
+
+static void *
+use_and_end(void *arg)
+{
+	struct handed_on *h = arg;
+	struct ibv_wc wc;
+
+	OK(rpma_write(h->conn, NULL, 0, NULL, 0, 0, RPMA_F_COMPLETION_ALWAYS, ID(5)));
+	next_wc(cq_of(h->conn), &wc);
+	CHECK_INT(wc.status, IBV_WC_SUCCESS);
+	OK(rpma_recv(h->conn, h->mr, 0, 8, ID(6)));
+	pthread_exit(NULL);
+}
+
+static void *
+close_and_end(void *arg)
+{
+	struct handed_on *h = arg;
+
+	part(&h->conn);
+	OK(rpma_mr_dereg(&h->mr));
+	OK(rpma_peer_delete(&h->peer));
+	return NULL;
+}
+
+/* What one thread has made, another uses, and a third one releases; none of them is there any more when the next one comes. */
+static void
+threads_end_server(struct side *side)
+{
+	struct rpma_peer *peer = peer_on(side->addr);
+	char port[8];
+	struct rpma_ep *ep = listen_on(peer, side->addr, port);
+
+	give(side, 0, port, sizeof(port));
+	for (int i = 0; i < 20; i++) {
+		struct rpma_conn *conn = accept_one(ep, NULL, NULL, 0);
+
+		part_after(&conn);
+	}
+	OK(rpma_ep_shutdown(&ep));
+	OK(rpma_peer_delete(&peer));
+}
+
+static void
+threads_end_client(struct side *side)
+{
+	char port[8];
+	struct handed_on h = {.addr = side->addr, .port = port, .mem = memory(PAGE, 0)};
+
+	take(side, 0, port, sizeof(port));
+	for (int i = 0; i < 20; i++) {
+		void *(*const steps[])(void *) = {open_and_end, use_and_end, close_and_end};
+
+		for (size_t step = 0; step < 3; step++) {
+			pthread_t thread;
+
+			CHECK_INT(pthread_create(&thread, NULL, steps[step], &h), 0);
+			CHECK_INT(pthread_join(thread, NULL), 0);
+		}
+	}
+}
+
+static const struct test tests[] = {
+	PAIR(interrupted),
+	PAIR(interrupted_handshakes),
+	LOCAL(no_descriptors),
+	LOCAL(no_locked_memory),
+	PAIR(no_room),
+	PAIR(clock_jumps),
+	PAIR(stopped),
+	PAIR(leaves),
+	PAIR(threads_end),
+	END,
+};
+
+int
+main(int argc, char **argv)
+{
+	return run_tests(tests, argc, argv);
+}
