@@ -52,6 +52,10 @@ const RNR_TIMER: Duration = Duration::from_micros(655_360);
 /// "For ever", as RNR retry count.
 const RNR_FOREVER: u8 = 7;
 
+/// Payload up to this length is not worth a system call that copies it, where one is not needed.
+const SHORT: u64 = 512;
+/// Looks whether such payload is there that cost less than to have the kernel copy all.
+const SHORT_LOOKS: u32 = 3;
 /// Payload from this length on is fetched by the receiver where it can.
 const LEND_MIN: u32 = 16 << 10;
 
@@ -362,6 +366,14 @@ impl Tx {
         list.0.clear();
         uses.clear();
         let mut usable = true;
+        // All of the list is known to be there, so that it can be copied without the kernel.
+        let mut own = true;
+        let mut looks = if carrier.is_polled() { SHORT_LOOKS } else { 0 };
+        let mut is_short = |addr, len| {
+            own &= looks > 0 && len <= SHORT && mem::is_readable_short(addr, len);
+            looks -= u32::from(own);
+            own
+        };
         for frame in out.iter() {
             if list.0.len() + 1 + SGE_MAX > IOV_MAX {
                 break;
@@ -389,7 +401,8 @@ impl Tx {
                             Piece::Registered(sge) => {
                                 let len = u64::from(sge.len);
                                 let region = Region::find(sge.lkey, domain, sge.addr, len, 0);
-                                list.push_held(uses, region.ok(), sge.addr, len, *probe)
+                                let probe = !is_short(sge.addr, len) && *probe;
+                                list.push_held(uses, region.ok(), sge.addr, len, probe)
                             }
                             Piece::Inline(at, len) => {
                                 list.push(at as u64, len);
@@ -403,7 +416,9 @@ impl Tx {
                 }
                 Payload::Region(region, addr) => {
                     let region = Some(Arc::clone(region));
-                    usable &= list.push_held(uses, region, addr + skip as u64, left, *probe);
+                    let addr = addr + skip as u64;
+                    let probe = !is_short(addr, left) && *probe;
+                    usable &= list.push_held(uses, region, addr, left, probe);
                 }
                 Payload::Zeros => {
                     // Not all at once: that may be more than the list holds.
@@ -424,8 +439,9 @@ impl Tx {
             return if usable { Sent::Some(0) } else { Sent::Fault };
         }
         // SAFETY: every part is a header or inline data of ours, or registered memory whose use is
-        // held in `uses`.
-        let result = unsafe { carrier.send(&list.0, uses.is_empty()) };
+        // held in `uses`; if `own` is set, the kernel has just found that it can be read. A program
+        // that takes it away in between without deregistering it dies as if it had copied itself.
+        let result = unsafe { carrier.send(&list.0, own) };
         uses.clear();
         match result {
             Ok(n) => {

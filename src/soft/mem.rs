@@ -298,6 +298,34 @@ pub(super) fn is_readable(addr: u64, len: u64) -> bool {
     true
 }
 
+/// Whether a range of at most a page's length can be read: by the cheapest of all system calls that
+/// read memory. An unknown operation on the signal mask is refused, but only after the mask that it
+/// comes with was read.
+pub(super) fn is_readable_short(addr: u64, len: u64) -> bool {
+    const WORD: u64 = 8;
+    const NO_OPERATION: libc::c_long = -1;
+    let can_read = |addr: u64| {
+        // An aligned word is in one page.
+        let word = (addr & !(WORD - 1)) as *const u64;
+        // SAFETY: changes nothing; the kernel checks the address.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigprocmask,
+                NO_OPERATION,
+                word,
+                std::ptr::null_mut::<u64>(),
+                WORD,
+            )
+        };
+        result == 0 || errno() != libc::EFAULT
+    };
+    let Some(last) = addr.checked_add(len.saturating_sub(1)) else {
+        return false;
+    };
+    // A null pointer would mean that there is no mask.
+    addr >= WORD && can_read(addr) && (addr / page_size() == last / page_size() || can_read(last))
+}
+
 /// Stores 8 bytes at an aligned address in one go.
 ///
 /// The page is touched by the kernel first, since it may be read-only, beyond its file's end, or
@@ -391,6 +419,33 @@ mod tests {
         assert!(!is_registrable(rw, size, false));
         assert!(!is_readable(rw, 1));
         unmap(ro);
+    }
+
+    #[test]
+    fn short_ranges_are_readable_or_not() {
+        let size = page_size();
+        // SAFETY: a new private mapping, half of which is taken away again.
+        let two = unsafe {
+            let prot = ProtFlags::READ;
+            let two = mmap_anonymous(
+                std::ptr::null_mut(),
+                2 * size as usize,
+                prot,
+                MapFlags::PRIVATE,
+            )
+            .unwrap() as u64;
+            assert!(is_readable_short(two + size - 4, 8));
+            munmap((two + size) as *mut _, size as usize).unwrap();
+            two
+        };
+        assert!(is_readable_short(two, size));
+        assert!(is_readable_short(two + size - 1, 1));
+        assert!(!is_readable_short(two + size - 4, 8));
+        assert!(!is_readable_short(two + size, 1));
+        assert!(!is_readable_short(0, 1));
+        assert!(!is_readable_short(u64::MAX, 8));
+        unmap(two);
+        assert!(!is_readable_short(two, 8));
     }
 
     #[test]
