@@ -49,6 +49,9 @@ pub(super) trait Source: Send + Sync {
 
     /// Somebody asked for attention with [`Engine::kick`].
     fn kicked(self: Arc<Self>) {}
+
+    /// What was put off with [`Engine::put_off`] is due.
+    fn resumed(self: Arc<Self>) {}
 }
 
 /// Names a watched descriptor.
@@ -64,6 +67,14 @@ struct Slot {
 struct Slots {
     all: Vec<Slot>,
     free: Vec<u32>,
+}
+
+/// Sources that have something to send that others may join.
+#[derive(Default)]
+struct PutOff {
+    /// Threads poll so often that it will not be long.
+    is_possible: bool,
+    sources: Vec<Arc<dyn Source>>,
 }
 
 /// A carrier that is looked at.
@@ -102,6 +113,9 @@ pub(super) struct Engine {
     awake: Lock<Arc<Vec<Arc<Watched>>>>,
     /// Whether there are such.
     any_awake: AtomicBool,
+    put_off: Lock<PutOff>,
+    /// Whether something was put off.
+    any_put_off: AtomicBool,
     /// Held by a polling thread, so that one at a time looks for events.
     polling: Lock<()>,
     /// How often polling threads have looked.
@@ -158,6 +172,8 @@ impl Engine {
             kicks: Lock::default(),
             awake: Lock::default(),
             any_awake: AtomicBool::new(false),
+            put_off: Lock::default(),
+            any_put_off: AtomicBool::new(false),
             polling: Lock::new(()),
             polls: AtomicU64::new(0),
         };
@@ -344,8 +360,35 @@ impl Engine {
         let _ = write(&self.wake, &1u64.to_ne_bytes());
     }
 
+    /// Has `source` called when a thread polls the next time; false if none does so at the moment.
+    pub(super) fn put_off(&self, source: Arc<dyn Source>) -> bool {
+        let mut put_off = self.put_off.lock();
+        if put_off.is_possible {
+            put_off.sources.push(source);
+            self.any_put_off.store(true, Ordering::Relaxed);
+        }
+        put_off.is_possible
+    }
+
+    fn allow_to_put_off(&self, is_possible: bool) {
+        self.put_off.lock().is_possible = is_possible;
+        self.resume();
+    }
+
+    fn resume(&self) {
+        if self.any_put_off.swap(false, Ordering::Relaxed) {
+            let sources = std::mem::take(&mut self.put_off.lock().sources);
+            for source in sources {
+                source.resumed();
+            }
+        }
+    }
+
     /// Handles what is ready without waiting. For threads that poll.
     pub(super) fn poll(&self) {
+        if self.any_put_off.load(Ordering::Relaxed) {
+            self.resume();
+        }
         if let Some(_guard) = self.polling.try_lock() {
             // Not counted when another thread looks: that one may be held up, and then the
             // engine's thread must not leave the sockets to it.
@@ -446,7 +489,9 @@ impl Engine {
             self.run_kicks();
             let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
             if polls.wrapping_sub(before) > 1 {
+                self.allow_to_put_off(true);
                 self.stand_down(polls);
+                self.allow_to_put_off(false);
                 continue;
             }
             let timeout = if Instant::now() < spin_until || !self.rest() {

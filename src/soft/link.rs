@@ -232,6 +232,13 @@ impl Tx {
         }
     }
 
+    /// Whether a call of the carrier costs so much that small requests had better share one.
+    pub(super) fn is_sending_dear(&self) -> bool {
+        self.carrier
+            .as_ref()
+            .is_some_and(|carrier| !carrier.is_polled())
+    }
+
     pub(super) fn is_flush_pending(&self) -> bool {
         self.flush_with.is_some()
     }
@@ -563,6 +570,8 @@ pub(super) struct Rx {
     left: usize,
     done: u64,
     target: Target,
+    /// The program was given a message.
+    delivered: bool,
     /// Frames may have references.
     can_fetch: bool,
     /// The current frame has a reference instead of its payload.
@@ -859,7 +868,7 @@ impl Qp {
     }
 
     /// Receives and handles what has arrived.
-    fn receive_all(&self, rx: &mut Rx) {
+    fn receive_all(&self, rx: &mut Rx, wait: bool) {
         let Some(carrier) = self.tx.lock().carrier.clone() else {
             return;
         };
@@ -871,6 +880,7 @@ impl Qp {
             return;
         };
         let mut result = Ok(());
+        rx.delivered = false;
         for _ in 0..ROUNDS {
             match self.receive_some(rx, &*carrier, scratch) {
                 Ok(true) => {}
@@ -883,6 +893,8 @@ impl Qp {
         }
         let mut tx = self.tx.lock();
         match result {
+            // The program may have an answer that the acknowledgment can go with.
+            Ok(()) if rx.delivered && !wait && !carrier.is_polled() && self.put_off() => return,
             Ok(()) => {}
             Err(End::Overrun) => {
                 diag::warn(format_args!("completion queue of QP {} overrun", self.num));
@@ -1311,6 +1323,7 @@ impl Qp {
                 fence(Ordering::SeqCst);
                 let solicited = header.flags & wire::FLAG_SOLICITED != 0;
                 self.recv_cq.push(wc, solicited)?;
+                rx.delivered = true;
                 return Ok(());
             }
             Kind::Read => return self.execute_read(rx, &header),
@@ -1551,7 +1564,7 @@ impl Qp {
         }
     }
 
-    fn progress(&self, rx: &mut Rx, readiness: Readiness) {
+    fn progress(&self, rx: &mut Rx, readiness: Readiness, wait: bool) {
         if readiness.writable {
             let mut tx = self.tx.lock();
             if std::mem::take(&mut tx.blocked)
@@ -1567,7 +1580,7 @@ impl Qp {
             }
         }
         if readiness.readable && !rx.closed {
-            self.receive_all(rx);
+            self.receive_all(rx, wait);
         }
     }
 }
@@ -1583,12 +1596,12 @@ impl Source for Qp {
             engine.attend(&self, &carrier, wait);
             readiness.writable = carrier.look().1;
         }
-        self.progress(&mut rx, readiness);
+        self.progress(&mut rx, readiness, wait);
     }
 
     fn looked(self: Arc<Self>, readiness: Readiness, wait: bool) {
         if let Some(mut rx) = self.receiver(wait) {
-            self.progress(&mut rx, readiness);
+            self.progress(&mut rx, readiness, wait);
         }
     }
 
@@ -1607,6 +1620,12 @@ impl Source for Qp {
             self.enter_error(&mut rx, &mut tx, Status::RnrRetryExceeded, true);
             self.pump_and_kick(&mut tx);
         }
+    }
+
+    fn resumed(self: Arc<Self>) {
+        // First, so that what comes up from now on is put off anew.
+        self.put_off.store(false, Ordering::Release);
+        self.pump_and_kick(&mut self.tx.lock());
     }
 
     fn kicked(self: Arc<Self>) {

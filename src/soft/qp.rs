@@ -83,6 +83,8 @@ pub struct Qp {
     pub(super) state: AtomicU8,
     /// The engine was asked to attend and has not begun to.
     pub(super) kicked: AtomicBool,
+    /// Something to send was put off until a thread polls.
+    pub(super) put_off: AtomicBool,
     /// A long flush is under way, with the receiving side locked: the engine must not wait for it.
     pub(super) flushing: AtomicBool,
     pub(super) peer_num: AtomicU32,
@@ -124,6 +126,7 @@ impl Qp {
             shared: attributes.shared,
             state: AtomicU8::new(state::INIT),
             kicked: AtomicBool::new(false),
+            put_off: AtomicBool::new(false),
             flushing: AtomicBool::new(false),
             peer_num: AtomicU32::new(0),
             tx: Lock::new(Tx::new(Requester::new(
@@ -166,6 +169,7 @@ impl Qp {
                 qp: self,
                 tx,
                 prompt: false,
+                signaled: false,
             }),
             _ => Err(PostError::Invalid),
         }
@@ -298,6 +302,22 @@ impl Qp {
         self.send_cq.push(wc, false)
     }
 
+    /// Leaves what is to be sent to the next thread that polls, if that is soon. Then it may share a
+    /// call of the carrier with what comes up until then.
+    pub(super) fn put_off(&self) -> bool {
+        if self.put_off.swap(true, Ordering::AcqRel) {
+            return true;
+        }
+        let possible = match (engine(), self.this.upgrade()) {
+            (Ok(engine), Some(this)) => engine.put_off(this as Arc<dyn Source>),
+            _ => false,
+        };
+        if !possible {
+            self.put_off.store(false, Ordering::Release);
+        }
+        possible
+    }
+
     /// Sends what can be sent; leaves what needs the receiving side's lock to the engine.
     pub(super) fn pump_and_kick(&self, tx: &mut Tx) {
         if self.pump(tx)
@@ -313,12 +333,17 @@ impl Qp {
 /// Payload up to this length counts as small.
 const SMALL: u64 = 1024;
 
+/// Requests under way with which one more can wait though the program is told of it.
+const DUE_ENOUGH: u64 = 4;
+
 /// Requests that are posted together. Sends them when it goes.
 pub struct Batch<'a> {
     qp: &'a Qp,
     tx: std::sync::MutexGuard<'a, Tx>,
-    /// Somebody waits for one of them.
+    /// One of them is to be sent at once.
     prompt: bool,
+    /// The program is told of one of them.
+    signaled: bool,
 }
 
 impl Batch<'_> {
@@ -341,17 +366,30 @@ impl Batch<'_> {
             return Ok(());
         }
         let len = self.tx.requester.post(request, data)?;
-        // A small write that nobody is told of can go together with what comes next.
-        self.prompt |= request.signaled || request.kind != Kind::Write || len > SMALL;
+        // A small write can go together with what comes next.
+        self.prompt |= request.kind != Kind::Write || len > SMALL;
+        self.signaled |= request.signaled;
         Ok(())
+    }
+}
+
+impl Batch<'_> {
+    /// Whether the requests can wait for others without harm: an acknowledgment that has them sent
+    /// is due, or a thread polls, which has them sent as well.
+    fn may_wait(&self) -> bool {
+        if self.prompt || self.qp.state() != state::READY || !self.tx.is_sending_dear() {
+            return false;
+        }
+        let due = self.tx.requester.due_before_sending();
+        let enough = if self.signaled { DUE_ENOUGH } else { 1 };
+        due >= enough || (due > 0 && self.qp.put_off())
     }
 }
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        if !self.prompt && self.qp.state() == state::READY && self.tx.requester.may_wait() {
-            return;
+        if !self.may_wait() {
+            self.qp.pump_and_kick(&mut self.tx);
         }
-        self.qp.pump_and_kick(&mut self.tx);
     }
 }

@@ -215,10 +215,13 @@ impl Requester {
         self.capacity - (self.tail - self.head)
     }
 
-    /// Whether the newest requests may wait until more is to be sent: an acknowledgment that will
-    /// have them sent is due in any case, and they are few.
-    pub(super) fn may_wait(&self) -> bool {
-        self.head < self.sent && self.tail - self.cursor < WAITING_MAX && !self.paused
+    /// Requests that were sent and are not acknowledged, if the newest may wait for them: there are
+    /// few that do.
+    pub(super) fn due_before_sending(&self) -> u64 {
+        if self.paused || self.tail - self.cursor >= WAITING_MAX {
+            return 0;
+        }
+        self.sent.saturating_sub(self.head)
     }
 
     /// Appends a request.
