@@ -116,7 +116,7 @@ impl ConnRequest {
     ///
     /// Errors: PROVIDER if the address or the way to it cannot be found in time, or a queue
     /// cannot be created; INVAL for a configuration that contradicts itself.
-    pub(crate) fn outgoing(
+    pub fn outgoing(
         peer: Shared<Peer>,
         addr: &CStr,
         port: &CStr,
@@ -221,7 +221,7 @@ impl ConnRequest {
     ///
     /// Errors: NOMEM; PROVIDER if the provider refuses, for instance private data that is too
     /// long for it.
-    pub(crate) fn connect(self, private_data: &[u8]) -> Result<Connection, Error> {
+    pub fn connect(self, private_data: &[u8]) -> Result<Connection, Error> {
         match self.role {
             Role::Active => {
                 let connection = Connection::new(self.id, self.queues, self.peer, self.role)?;
@@ -248,7 +248,7 @@ impl ConnRequest {
     }
 
     /// Gives the request up, which rejects the other side's, and gives the first error back.
-    pub(crate) fn delete(self) -> Result<(), Error> {
+    pub fn delete(self) -> Result<(), Error> {
         let mut first = FirstError::default();
         let id = self.id.destroy_queue_pair();
         first.note(self.queues.release_completion_queues());

@@ -13,6 +13,8 @@ use crate::log::{log_debug, log_error};
 use crate::verbs::context::DeviceContext;
 use crate::verbs::cq::{CompletionChannel, RawCompletionQueue};
 
+pub use crate::verbs::cq::WorkCompletion;
+
 /// A completion queue. Safe to use from several threads at once.
 pub struct CompletionQueue {
     raw: RawCompletionQueue,
@@ -110,6 +112,30 @@ impl CompletionQueue {
             return Err(wrong_answer(got, entries));
         }
         Ok(got)
+    }
+
+    /// The next completion.
+    ///
+    /// Errors: NO_COMPLETION if there is none; PROVIDER if the provider fails.
+    pub fn next(&self) -> Result<WorkCompletion, Error> {
+        fault::point(c"rpma_cq_get_wc", Error::Provider)?;
+        match self.raw.poll_one() {
+            (1, completion) => Ok(completion),
+            (0, _) => Err(Error::NoCompletion),
+            (got, _) => Err(wrong_answer(got, 1)),
+        }
+    }
+
+    /// The next completion; waits for one unless the descriptor is non-blocking.
+    ///
+    /// Errors: as [`CompletionQueue::next`] and [`CompletionQueue::wait`].
+    pub fn wait_next(&self) -> Result<WorkCompletion, Error> {
+        loop {
+            match self.next() {
+                Err(Error::NoCompletion) => self.wait()?,
+                other => return other,
+            }
+        }
     }
 
     /// Releases the queue, which may not be used any more, and its channel if that is its own;

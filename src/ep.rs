@@ -33,7 +33,7 @@ impl Endpoint {
     /// Listens at an address and a port or service name.
     ///
     /// Errors: PROVIDER if the address cannot be found, bound or listened at.
-    pub(crate) fn listen(peer: Shared<Peer>, addr: &CStr, port: &CStr) -> Result<Self, Error> {
+    pub fn listen(peer: Shared<Peer>, addr: &CStr, port: &CStr) -> Result<Self, Error> {
         const FUNCTION: &CStr = c"rpma_ep_listen";
         let provider = peer.device().provider();
         let channel = Shared::try_new(EventChannel::create(provider, FUNCTION)?)?;
@@ -61,7 +61,7 @@ impl Endpoint {
     ///
     /// Errors: NO_EVENT if there is none; INVAL if another event is there (it is taken); and what
     /// [`ConnRequest`] may fail with, in which case the other side is rejected.
-    pub(crate) fn next_request(
+    pub fn next_request(
         &self,
         config: &ConnConfig,
         srq: Option<Shared<SharedReceiveQueue>>,

@@ -4,6 +4,17 @@
 //! Remote persistent memory access: a drop-in replacement for the C library librpma, with a
 //! software fabric where there is no RDMA device.
 //!
+//! # What is stable
+//!
+//! The C interface is: the functions, the header, the symbol version and the environment variables
+//! keep their meaning. **The Rust interface is not yet**: what is public here is the core below the
+//! C interface, and may change with each version before it is declared stable. It is complete
+//! enough to write programs with (`examples/remote_log.rs` is one); objects are released when they
+//! are dropped.
+//!
+//! A program starts with [`peer::Peer::at`], allocates registered memory as a [`buffer::Buffer`],
+//! and connects by [`ep::Endpoint`] or [`conn_req::ConnRequest`] to get a [`conn::Connection`].
+//!
 //! # Layers
 //!
 //! - `capi` is the C interface: it checks the callers' pointers and arguments, calls the core and
@@ -21,6 +32,7 @@
     allow(dead_code, reason = "the C interface is what uses the core")
 )]
 
+pub mod buffer;
 pub mod conn;
 pub mod conn_cfg;
 pub mod conn_req;
@@ -45,3 +57,5 @@ pub mod verbs;
 
 #[cfg(feature = "capi")]
 pub mod capi;
+
+pub use sys::alloc::Shared;

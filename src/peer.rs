@@ -4,11 +4,15 @@
 //! Peer: one device as one side of connections, with the protection domain that its memory
 //! regions and queue pairs share.
 
+use std::ffi::CStr;
+
 use crate::cq::CompletionQueue;
+use crate::device::{self, Location};
 use crate::error::Error;
 use crate::fault;
 use crate::log::log_info;
 use crate::srq::SharedReceiveQueue;
+use crate::sys::alloc::Shared;
 use crate::verbs::cm::{CmId, QpId, QueuePairAttributes};
 use crate::verbs::context::DeviceContext;
 use crate::verbs::pd::ProtectionDomain;
@@ -63,6 +67,15 @@ impl Peer {
             native,
             persistent_flush,
         })
+    }
+
+    /// Creates a peer on the device of an address: one of this machine's, or the other side's that
+    /// it leads to.
+    ///
+    /// Errors: NOMEM; PROVIDER if the address cannot be found, or no device belongs to it.
+    pub fn at(addr: &CStr, location: Location) -> Result<Shared<Self>, Error> {
+        let device = device::find(addr, location)?.ok_or(Error::Provider)?;
+        Shared::try_new(Peer::new(device)?)
     }
 
     pub(crate) fn device(&self) -> DeviceContext {

@@ -52,7 +52,7 @@ struct Counted<T> {
 /// A reference-counted object whose creation can fail: `Arc` without the abort.
 ///
 /// Thread safety: as `Arc`'s.
-pub(crate) struct Shared<T> {
+pub struct Shared<T> {
     counted: NonNull<Counted<T>>,
 }
 

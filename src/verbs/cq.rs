@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_int};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rdma_sys::{ibv_comp_channel, ibv_cq, ibv_wc};
+use rdma_sys::{ibv_comp_channel, ibv_cq, ibv_wc, ibv_wc_flags};
 
 use super::context::DeviceContext;
 use super::{Released, check_and_set_errno, failed, log_failure};
@@ -223,6 +223,24 @@ impl RawCompletionQueue {
         unsafe { (self.poll)(self.raw.as_ptr(), entries, wc) }
     }
 
+    /// Fetches one completion, if the answer is 1.
+    pub(crate) fn poll_one(&self) -> (c_int, WorkCompletion) {
+        // SAFETY: all zeros is a valid completion.
+        let mut wc: ibv_wc = unsafe { std::mem::zeroed() };
+        // SAFETY: there is room for one.
+        let got = unsafe { self.poll(1, &raw mut wc) };
+        let has_immediate = wc.wc_flags & ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;
+        let completion = WorkCompletion {
+            wr_id: wc.wr_id,
+            status: wc.status,
+            len: wc.byte_len,
+            // SAFETY: both fields of the union are numbers of the same size.
+            immediate: has_immediate
+                .then(|| u32::from_be(unsafe { wc.imm_data_invalidated_rkey_union.imm_data })),
+        };
+        (got, completion)
+    }
+
     /// Releases the queue, which may not be used any more, and gives the provider's error back.
     /// If the provider refuses and `others_use_it`, it is released when the last of them is gone.
     pub(crate) fn release(&self, function: &CStr, others_use_it: bool) -> Result<(), Error> {
@@ -239,6 +257,19 @@ impl RawCompletionQueue {
         }
         released
     }
+}
+
+/// The outcome of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkCompletion {
+    /// What the operation was posted with.
+    pub wr_id: u64,
+    /// 0, or why it failed, as `enum ibv_wc_status` numbers it.
+    pub status: u32,
+    /// How many bytes were received; of other operations it says nothing.
+    pub len: u32,
+    /// The number that came along.
+    pub immediate: Option<u32>,
 }
 
 impl Drop for RawCompletionQueue {

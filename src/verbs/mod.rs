@@ -9,7 +9,7 @@
 //! `ibv_context`). All control calls go through one [`provider::Provider`].
 //!
 //! Errors: a failed call is logged here, with the arguments that matter, under the name of the
-//! function that the C interface's users know, and becomes an [`Error`](crate::error::Error).
+//! function that the C interface's users know, and becomes an [`Error`].
 
 pub(crate) mod addr;
 pub(crate) mod cm;
