@@ -11,6 +11,8 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 
 use crate::device::{self, Location};
@@ -18,7 +20,7 @@ use crate::error::Error;
 use crate::fabric::{self, Reason};
 use crate::log::{self, Level};
 use crate::peer::Peer;
-use crate::soft;
+use crate::soft::{self, stats};
 use crate::sys::dl::Library;
 use crate::sys::errno;
 use crate::sys::mapping::Mapping;
@@ -249,4 +251,176 @@ fn last_words(error: Error, said: Vec<String>) -> String {
         return error.to_string();
     }
     said.join("; ")
+}
+
+/// What a process that uses the software fabric has counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statistics {
+    /// Its number, as it sees itself.
+    pub pid: u64,
+    /// Registered regions, and their bytes.
+    pub regions: u64,
+    /// As above.
+    pub region_bytes: u64,
+    /// Queue pairs made since it began; most are connections.
+    pub made: u64,
+    /// Queue pairs for which there was no room in the statistics.
+    pub unshown: u64,
+    /// Those that exist.
+    pub connections: Vec<Connection>,
+}
+
+/// How many operations of each kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operations {
+    /// Also with immediate data.
+    pub writes: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Atomic writes.
+    pub atomic_writes: u64,
+    /// Messages, also with immediate data.
+    pub sends: u64,
+    /// Bytes of writes and messages.
+    pub bytes: u64,
+    /// Bytes of reads.
+    pub bytes_read: u64,
+}
+
+/// One queue pair of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connection {
+    /// The number of the queue pair, and of the peer's.
+    pub qp: u64,
+    /// As above; 0 if it was never connected.
+    pub peer_qp: u64,
+    /// `created`, `connected`, `error` or `closed`.
+    pub state: &'static str,
+    /// Own address, once connected.
+    pub local: Option<SocketAddr>,
+    /// The peer's.
+    pub peer: Option<SocketAddr>,
+    /// What carries it.
+    pub carrier: String,
+    /// Posted here, for the peer to execute.
+    pub out: Operations,
+    /// Asked for by the peer.
+    pub incoming: Operations,
+    /// Posted and not at their end.
+    pub outstanding: u64,
+    /// Room for those.
+    pub send_queue: u64,
+    /// Receives that were posted, and those that messages have used up.
+    pub receives: u64,
+    /// As above.
+    pub receives_used: u64,
+    /// Room for them; 0 with a shared receive queue.
+    pub receive_queue: u64,
+    /// Operations that failed.
+    pub failed: u64,
+    /// The status of the failure that ended it, as in `ibv_wc_status`; 0 for none.
+    pub error: u64,
+}
+
+/// The name of the memory file that holds a process's statistics; what links in `/proc/PID/fd`
+/// name, without what the kernel adds.
+pub const STATISTICS: &str = stats::NAME;
+
+/// Reads a process's statistics from its memory file; `None` if it is something else.
+pub fn statistics(file: &File) -> io::Result<Option<Statistics>> {
+    let mut page = vec![0; stats::HEAD_LEN];
+    file.read_exact_at(&mut page, 0)?;
+    let head = Part(&page);
+    if head.word(stats::head::MAGIC) != stats::MAGIC {
+        return Ok(None);
+    }
+    let count = head.word(stats::head::SLOTS);
+    let mut slots = vec![0; usize::try_from(count).unwrap_or(0).min(1 << 20) * stats::WORDS * 8];
+    file.read_exact_at(&mut slots, stats::HEAD_LEN as u64)?;
+    Ok(Some(Statistics {
+        pid: head.word(stats::head::PID),
+        regions: head.word(stats::head::REGIONS),
+        region_bytes: head.word(stats::head::REGION_BYTES),
+        made: head.word(stats::head::MADE),
+        unshown: head.word(stats::head::UNSHOWN),
+        connections: slots
+            .chunks_exact(stats::WORDS * 8)
+            .filter_map(|slot| Part(slot).connection())
+            .collect(),
+    }))
+}
+
+/// Words of the file.
+struct Part<'a>(&'a [u8]);
+
+impl Part<'_> {
+    fn word(&self, index: usize) -> u64 {
+        let words = self.0.as_chunks::<8>().0;
+        words.get(index).map_or(0, |word| u64::from_ne_bytes(*word))
+    }
+
+    /// The two words from an index, as bytes.
+    fn bytes(&self, index: usize) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        let parts = bytes.as_chunks_mut::<8>().0;
+        for (offset, part) in parts.iter_mut().enumerate() {
+            *part = self.word(index + offset).to_ne_bytes();
+        }
+        bytes
+    }
+
+    fn address(&self, words: usize, port: usize) -> Option<SocketAddr> {
+        let bytes = self.bytes(words);
+        let port = u16::try_from(self.word(port)).ok()?;
+        let address = Ipv6Addr::from(bytes).to_canonical();
+        (bytes != [0; 16]).then(|| SocketAddr::new(address, port))
+    }
+
+    fn operations(&self, from: usize, bytes: usize, bytes_read: usize) -> Operations {
+        Operations {
+            writes: self.word(from),
+            reads: self.word(from + 1),
+            flushes: self.word(from + 2),
+            atomic_writes: self.word(from + 3),
+            sends: self.word(from + 4),
+            bytes: self.word(bytes),
+            bytes_read: self.word(bytes_read),
+        }
+    }
+
+    /// `None` for a slot that nobody uses.
+    fn connection(&self) -> Option<Connection> {
+        use stats::{state, word};
+        let state = match self.word(word::STATE) {
+            state::CREATED => "created",
+            state::CONNECTED => "connected",
+            state::ERROR => "error",
+            state::CLOSED => "closed",
+            _ => return None,
+        };
+        let out = self.operations(word::OUT, word::OUT_BYTES, word::READ_BYTES);
+        let posted = out.writes + out.reads + out.flushes + out.atomic_writes + out.sends;
+        let carrier = self.bytes(word::CARRIER);
+        Some(Connection {
+            qp: self.word(word::QP),
+            peer_qp: self.word(word::PEER_QP),
+            state,
+            local: self.address(word::LOCAL, word::LOCAL_PORT),
+            peer: self.address(word::PEER, word::PEER_PORT),
+            carrier: String::from_utf8_lossy(&carrier)
+                .trim_end_matches('\0')
+                .into(),
+            out,
+            incoming: self.operations(word::IN, word::IN_BYTES, word::SERVED_BYTES),
+            outstanding: posted.saturating_sub(self.word(word::DONE)),
+            send_queue: self.word(word::SEND_SIZE),
+            receives: self.word(word::RECEIVES),
+            receives_used: self.word(word::RECEIVES_USED),
+            receive_queue: self.word(word::RECEIVE_SIZE),
+            failed: self.word(word::FAILED),
+            error: self.word(word::ERROR),
+        })
+    }
 }

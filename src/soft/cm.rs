@@ -944,6 +944,9 @@ impl Id {
             peer.qp_num,
             carrier.name()
         ));
+        let name = carrier.name();
+        qp.stats
+            .connected(state.source, state.destination, peer.qp_num, name);
         qp.connect(carrier, &agreement, first)?;
         state.link = Some(Arc::clone(qp));
         Ok(())

@@ -785,6 +785,7 @@ impl Qp {
         tx.rnr_deadline = None;
         tx.flush_with = Some(first);
         diag::debug(format_args!("QP {}: in error ({first:?})", self.num));
+        self.stats.in_error(first);
         if tell {
             tx.control.push_back(Header::bare(Kind::Terminate, 0));
         }
@@ -799,6 +800,7 @@ impl Qp {
             tx.requester.flush(first, &mut |c| {
                 let _ = self.push_sent(c);
             });
+            self.stats.done(tx.requester.done());
         }
     }
 
@@ -828,6 +830,7 @@ impl Qp {
         let Some(carrier) = tx.carrier.take() else {
             return false;
         };
+        self.stats.closed();
         if let (Ok(engine), Some(token)) = (engine(), tx.token.take()) {
             engine.unwatch(carrier.fd(), token);
             engine.neglect(&carrier);
@@ -1303,6 +1306,7 @@ impl Qp {
         if !header.kind.is_request() || !header.is_last() {
             return Ok(());
         }
+        self.stats.executed(header.kind, header.total);
         let len = header.wide();
         match header.kind {
             Kind::Send | Kind::SendImm | Kind::WriteImm => {
@@ -1459,6 +1463,7 @@ impl Qp {
         match header.kind {
             Kind::Ack if ready => {
                 tx.requester.acknowledge(header.seq, &mut complete)?;
+                self.stats.done(tx.requester.done());
                 if let Some(index) = tx.long_flush
                     && tx.requester.is_done(index)
                     && let Some(carrier) = &tx.carrier

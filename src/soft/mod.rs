@@ -13,6 +13,7 @@
 //! - `eventq`, `cq`, `recvq`: descriptors with queues behind them, completions, receives.
 //! - `qp`, `link`: a queue pair, and its traffic.
 //! - `cm`, `addrinfo`: connections as librdmacm has them; `admission`: who may connect.
+//! - `stats`: counters that can be read from outside.
 //! - `engine`: the thread that keeps it all going.
 //! - `device`, `verbs`: what C sees.
 //!
@@ -38,6 +39,7 @@ mod qp;
 mod recvq;
 mod requester;
 mod responder;
+pub(crate) mod stats;
 mod sync;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, OnceLock, PoisonError, RwLock, Weak};
 
 use super::carrier::Carrier;
 use super::persist::Extents;
+use super::stats;
 use super::sync::{Lock, wait_until};
 
 /// Rights of a region, as in `ibv_access_flags`.
@@ -161,6 +162,7 @@ impl Region {
                 loans: Lock::default(),
             });
             table.insert(key, Arc::clone(&region));
+            stats::region_added(len);
             return Some(region);
         }
     }
@@ -244,6 +246,7 @@ impl Region {
                 lending.take_back(loan);
             }
         }
+        stats::region_removed(self.len);
         let domain_use = self.domain_use.lock().take();
         drop(domain_use);
     }

@@ -20,6 +20,7 @@ use super::link::{Rx, Tx};
 use super::mr::DomainUse;
 use super::recvq::{PostError, Receive, RecvQueue, Sge, SharedQueue};
 use super::requester::{Completion, Data, Request, Requester, Status};
+use super::stats::Slot;
 use super::sync::Lock;
 use super::wire::Kind;
 
@@ -93,6 +94,7 @@ pub struct Qp {
     pub(super) own: Lock<OwnQueue>,
     pub(super) observer: Lock<Option<Weak<dyn Observer>>>,
     pub(super) this: Weak<Qp>,
+    pub(super) stats: Slot,
 }
 
 /// Numbers are 24 bits wide, as on InfiniBand; 0 and 1 mean something else there. They begin at
@@ -117,8 +119,10 @@ impl Qp {
         if let Some(shared) = &attributes.shared {
             shared.attach();
         }
+        let num = next_number();
         Arc::new_cyclic(|this| Qp {
-            num: next_number(),
+            num,
+            stats: Slot::new(num, capacity.send, capacity.recv),
             domain: attributes.domain.id(),
             domain_use: Lock::new(Some(attributes.domain)),
             send_cq: attributes.send_cq,
@@ -197,6 +201,7 @@ impl Qp {
             _ => {}
         }
         own.queue.post(wr_id, sges)?;
+        self.stats.receive_posted();
         let waiting = own.waiting.take();
         drop(own);
         if let Some(seq) = waiting {
@@ -290,6 +295,9 @@ impl Qp {
         if self.state() == state::RESET {
             return Ok(());
         }
+        if !matches!(completion.status, Status::Success | Status::Flushed) {
+            self.stats.failed();
+        }
         let mut wc = self.blank_wc(completion.wr_id, completion.status);
         wc.opcode = match completion.kind {
             Kind::Write | Kind::WriteImm => IBV_WC_RDMA_WRITE,
@@ -366,6 +374,7 @@ impl Batch<'_> {
             return Ok(());
         }
         let len = self.tx.requester.post(request, data)?;
+        self.qp.stats.posted(request.kind, len);
         // A small write can go together with what comes next.
         self.prompt |= request.kind != Kind::Write || len > SMALL;
         self.signaled |= request.signaled;

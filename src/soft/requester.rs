@@ -206,6 +206,11 @@ impl Requester {
         index < self.head
     }
 
+    /// Requests that have come to an end since the beginning.
+    pub(super) fn done(&self) -> u64 {
+        self.head
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.head == self.tail
     }

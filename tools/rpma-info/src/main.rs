@@ -14,6 +14,7 @@ mod library;
 mod limits;
 mod options;
 mod pmem;
+mod process;
 mod processes;
 mod table;
 
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         Command::Help => (String::from(options::HELP), USABLE),
         Command::Version => (format!("rpma-info {}\n", env!("CARGO_PKG_VERSION")), USABLE),
         Command::Read(target) => return processes::read(target),
+        Command::Process(pid) => process::report(*pid, options.json),
         Command::Report => report(&options),
     };
     let mut out = io::stdout().lock();

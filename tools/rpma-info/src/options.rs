@@ -13,6 +13,7 @@ pub(crate) const HELP: &str = "\
 usage: rpma-info [--json]
        rpma-info [--json] [--local | --remote] ADDRESS
        rpma-info [--json] --pmem FILE
+       rpma-info [--json] --pid PID
 
 Tells what librpma can do on this machine and, if it cannot, why not and what
 to do. Without ADDRESS and --pmem: the fabric, the devices and their abilities,
@@ -24,6 +25,8 @@ the libraries, limits, and usual traps.
   --remote      only whether it can be connected to
   --pmem FILE   what FILE is as persistent memory, and how a persistent flush
                 of it is done
+  --pid PID     what a running process does on the software fabric: its
+                connections, and what it has moved and still has to
   --json        for programs
   -h, --help    this text
   -V, --version the version
@@ -31,7 +34,7 @@ the libraries, limits, and usual traps.
 RPMA_FABRIC in the environment decides on the fabric, as it does for programs.
 
 Exit status: 0 what was asked for can be used (without ADDRESS and FILE: there
-is a fabric with a device), 1 it cannot, 2 the command line makes no sense.
+is a fabric with a device; for PID: it has statistics), 1 it cannot, 2 the command line makes no sense.
 ";
 
 /// For which side of a connection an address has to do.
@@ -52,6 +55,8 @@ pub(crate) struct Target {
 
 pub(crate) enum Command {
     Report,
+    /// The statistics of a process.
+    Process(u32),
     Help,
     Version,
     /// Not for people: see `processes`.
@@ -90,6 +95,7 @@ pub(crate) fn parse() -> Result<Options, lexopt::Error> {
             Long("local") => options.role = role(options.role, Role::Local)?,
             Long("remote") => options.role = role(options.role, Role::Remote)?,
             Long("pmem") => options.pmem = Some(PathBuf::from(parser.value()?)),
+            Long("pid") => options.command = Command::Process(parser.value()?.parse()?),
             Long(option @ ("read-file-of" | "read-memory-of")) => {
                 let is_file = option == "read-file-of";
                 options.command = Command::Read(Target {
@@ -101,6 +107,9 @@ pub(crate) fn parse() -> Result<Options, lexopt::Error> {
             Value(value) if options.address.is_none() => options.address = Some(c_string(value)?),
             arg => return Err(arg.unexpected()),
         }
+    }
+    if matches!(options.command, Command::Process(_)) && !options.is_overview() {
+        return Err("--pid goes with neither an address nor --pmem".into());
     }
     if options.role != Role::Either && options.address.is_none() {
         return Err("--local and --remote need an address".into());
