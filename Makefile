@@ -218,8 +218,15 @@ check-packaging: deb ## the packages in a system of their own: installed over th
 	@$(DEPS) check-deb
 	packaging/deb-check
 
+rpm: ## RPM packages that take the place of librpma and librpma-devel, in target/rpm
+	@$(DEPS) demo rpm
+	packaging/rpm/build
+
+check-rpm: rpm ## the RPM packages: what they provide and hold, installed into a folder, and removed (as root)
+	packaging/rpm/check
+
 clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
 .PHONY: help all deps demo demo-deps perf bench bench-docs bench-build check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-info check-docs check-docs-all check-softverbs check-examples check-rdma \
-	check-original conformance check-fault check-supply trust check-trust-quick header man check-man install uninstall deb check-packaging clean
+	check-original conformance check-fault check-supply trust check-trust-quick header man check-man install uninstall deb check-packaging rpm check-rpm clean
