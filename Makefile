@@ -163,6 +163,9 @@ check-fault: check-deps all ## programs go on after any step of the library fail
 trust: check-deps all ## kills, random histories, long runs: TRUST_SECONDS for each of them (60)
 	RPMA_FABRIC=soft c-tests/trust/run --seconds $(TRUST_SECONDS) --report target/trust
 
+check-sanitize: check-deps all ## the C tests with AddressSanitizer, ThreadSanitizer and memcheck, the pure parts in Miri
+	CARGO=$(CARGO) c-tests/trust/sanitize
+
 check-trust-quick: check-deps all
 	RPMA_FABRIC=soft $(RUN) c-tests/trust/run --quick
 
@@ -229,4 +232,4 @@ clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
 .PHONY: help all deps demo demo-deps perf bench bench-docs bench-build check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-info check-docs check-docs-all check-softverbs check-examples check-rdma \
-	check-original conformance check-fault check-supply trust check-trust-quick header man check-man install uninstall deb check-packaging rpm check-rpm clean
+	check-original conformance check-fault check-supply trust check-trust-quick check-sanitize header man check-man install uninstall deb check-packaging rpm check-rpm clean

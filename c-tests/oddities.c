@@ -657,11 +657,15 @@ leaves_client(struct side *side)
 
 		CHECK(pid >= 0);
 		if (pid == 0) {
-			struct rpma_peer *peer = peer_on(side->addr);
-			struct rpma_conn *conn = connect_to(peer, side->addr, port, NULL, NULL, 0);
-			struct rpma_mr_local *mr = registered(peer, memory(AREA, 0), AREA, USAGE_ALL);
+			/* Still there, so that nothing is leaked either. */
+			static struct rpma_peer *peer;
+			static struct rpma_conn *conn;
+			static struct rpma_mr_local *mr;
 			pthread_t thread;
 
+			peer = peer_on(side->addr);
+			conn = connect_to(peer, side->addr, port, NULL, NULL, 0);
+			mr = registered(peer, memory(AREA, 0), AREA, USAGE_ALL);
 			OK(rpma_recv(conn, mr, 0, 8, ID(1)));
 			CHECK_INT(pthread_create(&thread, NULL, wait_for_ever, cq_of(conn)), 0);
 			if (way == 0)

@@ -215,8 +215,8 @@ struct writer {
 	struct rpma_mr_remote *remote;
 	struct rpma_mr_local *mr, *message_mr;
 	struct flush_message *message;
+	int cq_fd, event_fd;
 	uint64_t asked, answered;
-	uint64_t words[DEPTH][2];
 };
 
 /* Takes completions until the record is acknowledged, or answer number seq is here. False at the connection's end. */
@@ -228,7 +228,8 @@ await(struct writer *w, const uint64_t *counter, uint64_t seq)
 
 	while (*counter < seq) {
 		while ((ret = rpma_cq_get_wc(w->cq, 1, &wc, NULL)) == RPMA_E_NO_COMPLETION)
-			if (rpma_cq_wait(w->cq) != 0)
+			/* That the other side is gone may show in an event only: what was sent has arrived, and no answer will come. */
+			if (wait_for(w->cq_fd, w->event_fd) || rpma_cq_wait(w->cq) != 0)
 				return false;
 		if (ret != 0 || wc.status != IBV_WC_SUCCESS)
 			return false;
@@ -285,6 +286,8 @@ write_records(void)
 	w.message_mr = registered(peer, w.message, PAGE, RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV);
 	w.conn = connect_to(peer, addr, shared->port, cfg, NULL, 0);
 	w.cq = cq_of(w.conn);
+	OK(rpma_cq_get_fd(w.cq, &w.cq_fd));
+	OK(rpma_conn_get_event_fd(w.conn, &w.event_fd));
 	OK(rpma_conn_get_private_data(w.conn, &pdata));
 	OK(rpma_mr_remote_from_descriptor(pdata.ptr, (size_t)pdata.len - 1, &w.remote));
 	OK(rpma_peer_cfg_from_descriptor((char *)pdata.ptr + pdata.len - 1, 1, &pcfg));
