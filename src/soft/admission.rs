@@ -271,11 +271,11 @@ mod tests {
         // Other tests of this process have connections, too.
         let taken = CONNECTIONS.load(Ordering::Acquire);
         let admission = Admission {
-            connections: Some(taken + 100_000),
+            connections: Some(taken + 1_000),
             ..Admission::default()
         };
         let places: Vec<_> = std::iter::from_fn(|| admission.admit()).collect();
-        assert!(places.len() > 99_000 && places.len() < 101_000);
+        assert!(places.len() > 900 && places.len() < 1_100);
         assert!(admission.admit().is_none());
         drop(places);
         assert!(admission.admit().is_some());
