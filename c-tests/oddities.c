@@ -658,9 +658,9 @@ leaves_client(struct side *side)
 		CHECK(pid >= 0);
 		if (pid == 0) {
 			/* Still there, so that nothing is leaked either. */
-			static struct rpma_peer *peer;
-			static struct rpma_conn *conn;
-			static struct rpma_mr_local *mr;
+			static struct rpma_peer *volatile peer;
+			static struct rpma_conn *volatile conn;
+			static struct rpma_mr_local *volatile mr;
 			pthread_t thread;
 
 			peer = peer_on(side->addr);
