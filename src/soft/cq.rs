@@ -195,20 +195,30 @@ impl Channel {
     /// Waits for an event; the queue it names must get an acknowledgment for it. The queue
     /// cannot be destroyed before that.
     pub fn wait(&self) -> Result<Arc<Cq>, Errno> {
-        if let Ok(engine) = engine() {
-            // An answer on its way is here sooner than a sleeper is awake.
-            let start = Instant::now();
-            while self.queue.is_empty() && start.elapsed() < SPIN {
-                engine.poll();
-                if !self.queue.is_blocking() {
-                    // Who does not want to wait does not want to spin either.
-                    break;
-                }
-            }
-        }
-        self.queue.pop(|cq| {
+        let take = |cq: Arc<Cq>| {
             cq.events.lock().delivered += 1;
             cq
+        };
+        let Ok(engine) = engine() else {
+            return self.queue.pop(take);
+        };
+        if !self.queue.is_empty() {
+            return self.queue.pop(take);
+        }
+        if !self.queue.is_blocking() {
+            // Who does not want to wait does not want to look for long either.
+            engine.poll();
+            return self.queue.pop(take);
+        }
+        // An answer on its way is here sooner than a sleeper is awake.
+        let start = Instant::now();
+        let look = || {
+            engine.poll();
+            start.elapsed() < SPIN
+        };
+        self.queue.look_out(look, take).or_else(|take| {
+            engine.take_over();
+            self.queue.pop(take)
         })
     }
 

@@ -120,6 +120,10 @@ pub(super) struct Engine {
     polling: Lock<()>,
     /// How often polling threads have looked.
     polls: AtomicU64,
+    /// The engine's thread leaves the sockets to them.
+    is_standing_down: AtomicBool,
+    /// It shall not do so any more.
+    takes_over: AtomicBool,
 }
 
 static ENGINE: OnceCell<Engine> = OnceCell::new();
@@ -143,6 +147,8 @@ const LOOKS_PER_SOCKETS: u64 = 16;
 const LOOKS_IN_VAIN: u32 = 1 << 16;
 /// A thread that looks less often than this does not count as polling.
 const POLL_PERIOD_MICROS: u64 = 10;
+/// For how long that is watched.
+const POLL_WINDOW: Duration = Duration::from_micros(20);
 
 /// The engine, started if it is not running yet.
 pub(super) fn engine() -> Result<&'static Engine, Errno> {
@@ -176,6 +182,8 @@ impl Engine {
             any_put_off: AtomicBool::new(false),
             polling: Lock::new(()),
             polls: AtomicU64::new(0),
+            is_standing_down: AtomicBool::new(false),
+            takes_over: AtomicBool::new(false),
         };
         epoll::add(
             &engine.epoll,
@@ -371,6 +379,7 @@ impl Engine {
     }
 
     fn allow_to_put_off(&self, is_possible: bool) {
+        self.is_standing_down.store(is_possible, Ordering::Relaxed);
         self.put_off.lock().is_possible = is_possible;
         self.resume();
     }
@@ -483,18 +492,28 @@ impl Engine {
 
     fn run(&self) {
         let mut spin_until = Instant::now();
+        let mut since = Instant::now();
         let mut polls = 0;
         loop {
             let timeout = self.run_timers();
             self.run_kicks();
-            let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
-            if polls.wrapping_sub(before) > 1 {
-                self.allow_to_put_off(true);
-                self.stand_down(polls);
-                self.allow_to_put_off(false);
-                continue;
+            let now = Instant::now();
+            let looked = self.polls.load(Ordering::Relaxed);
+            let time = now.duration_since(since);
+            if time >= POLL_WINDOW {
+                let is_polled = is_polling(looked.wrapping_sub(polls), time);
+                (since, polls) = (now, looked);
+                if is_polled {
+                    self.allow_to_put_off(true);
+                    let goes_on = self.stand_down();
+                    self.allow_to_put_off(false);
+                    if !goes_on {
+                        (since, polls) = (Instant::now(), self.polls.load(Ordering::Relaxed));
+                    }
+                    continue;
+                }
             }
-            let timeout = if Instant::now() < spin_until || !self.rest() {
+            let timeout = if now < spin_until || !self.rest() {
                 Some(Timespec::default())
             } else {
                 timeout
@@ -506,10 +525,11 @@ impl Engine {
         }
     }
 
-    /// Leaves the sockets to a thread that polls, for as long as it does. Otherwise both would
-    /// wake up for everything.
-    fn stand_down(&self, mut polls: u64) {
+    /// Leaves the sockets to a thread that polls, for as long as it does; otherwise both would
+    /// wake up for everything. False if nobody polls any more; else there is something to do.
+    fn stand_down(&self) -> bool {
         let mut lease = LEASE_MIN;
+        let mut polls = self.polls.load(Ordering::Relaxed);
         loop {
             let mut fds = [PollFd::new(&self.wake, PollFlags::IN)];
             let timeout = Timespec {
@@ -518,14 +538,24 @@ impl Engine {
             };
             if poll(&mut fds, Some(&timeout)) != Ok(0) {
                 let _ = read(&self.wake, &mut [0; 8]);
-                return;
+                return !self.takes_over.swap(false, Ordering::Relaxed);
             }
             let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
-            let wanted = lease.as_micros() as u64 / POLL_PERIOD_MICROS;
-            if polls.wrapping_sub(before) < wanted || self.is_timer_due() {
-                return;
+            if !is_polling(polls.wrapping_sub(before), lease) {
+                return false;
+            }
+            if self.is_timer_due() {
+                return true;
             }
             lease = (lease * 2).min(LEASE_MAX);
+        }
+    }
+
+    /// For a thread that has polled and goes to sleep now: the engine need not find that out.
+    pub(super) fn take_over(&self) {
+        if self.is_standing_down.load(Ordering::Relaxed) {
+            self.takes_over.store(true, Ordering::Relaxed);
+            self.wake();
         }
     }
 
@@ -613,6 +643,11 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether so many looks in that time are polling, not just what a program does after an event.
+fn is_polling(looks: u64, time: Duration) -> bool {
+    looks > 2 && u128::from(looks) * u128::from(POLL_PERIOD_MICROS) >= time.as_micros()
 }
 
 /// As long as it lives, another thread does the engine's work.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copyright 2026, The rpma developers
 
-//! A queue behind a descriptor: readable exactly while something is queued.
+//! A queue behind a descriptor: readable exactly while something is queued that nobody who looks
+//! for it right now is about to take.
 //!
 //! Completion channels and CM event channels are both this. The descriptor is an eventfd in
 //! semaphore mode whose count is the queue's length, so programs can poll it, and waiting in
-//! [`EventQueue::pop`] blocks or not as the program has set `O_NONBLOCK`.
+//! [`EventQueue::pop`] blocks or not as the program has set `O_NONBLOCK`. For a thread that looks
+//! ([`EventQueue::look_out`]) an item need not be counted: that saves two system calls.
 
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
@@ -26,6 +28,10 @@ struct Items<T> {
     queue: VecDeque<T>,
     /// By how much the descriptor's count is too high, after removals on an old kernel.
     surplus: usize,
+    /// Threads that look.
+    lookouts: usize,
+    /// Items that are left to them, and not counted: at most one for each.
+    uncounted: usize,
 }
 
 impl<T> EventQueue<T> {
@@ -35,6 +41,8 @@ impl<T> EventQueue<T> {
             items: Lock::new(Items {
                 queue: VecDeque::new(),
                 surplus: 0,
+                lookouts: 0,
+                uncounted: 0,
             }),
         })
     }
@@ -46,6 +54,14 @@ impl<T> EventQueue<T> {
     pub(super) fn push(&self, item: T) {
         let mut items = self.items.lock();
         items.queue.push_back(item);
+        if items.lookouts > items.uncounted {
+            items.uncounted += 1;
+        } else {
+            self.count(&mut items);
+        }
+    }
+
+    fn count(&self, items: &mut Items<T>) {
         if items.surplus > 0 {
             // Counted already.
             items.surplus -= 1;
@@ -53,6 +69,29 @@ impl<T> EventQueue<T> {
         }
         // Cannot fail: the count stays far below its limit, and the descriptor is our own.
         let _ = write(&self.fd, &1u64.to_ne_bytes());
+    }
+
+    /// Looks for an item until `go_on` says no: `go_on` sees to it that one can come. `Err` is
+    /// `take` itself, if there was none.
+    pub(super) fn look_out<R, F: FnOnce(T) -> R>(
+        &self,
+        mut go_on: impl FnMut() -> bool,
+        take: F,
+    ) -> Result<R, F> {
+        self.items.lock().lookouts += 1;
+        while go_on() && self.items.lock().queue.is_empty() {}
+        let mut items = self.items.lock();
+        items.lookouts -= 1;
+        let mut result = Err(take);
+        if items.uncounted > 0 {
+            items.uncounted -= 1;
+            if let Some(item) = items.queue.pop_front()
+                && let Err(take) = result
+            {
+                result = Ok(take(item));
+            }
+        }
+        result
     }
 
     /// Takes the oldest item and hands it to `take` before anybody else can remove it.
@@ -83,7 +122,9 @@ impl<T> EventQueue<T> {
         }
         items.queue = kept;
         for _ in &removed {
-            if !self.uncount() {
+            if items.uncounted > 0 {
+                items.uncounted -= 1;
+            } else if !self.uncount() {
                 items.surplus += 1;
             }
         }
@@ -175,6 +216,69 @@ mod tests {
         assert!(readable(&queue));
         assert_eq!(queue.pop(|x| x), Ok(4));
         assert_eq!(queue.items.lock().surplus, 0);
+    }
+
+    #[test]
+    fn who_looks_gets_the_item_without_the_descriptor() {
+        let queue = EventQueue::new().unwrap();
+        let mut pushed = 0;
+        let push_one = || {
+            pushed += 1;
+            if pushed == 1 {
+                queue.push(7);
+                // A second one is for somebody else.
+                queue.push(8);
+            }
+            true
+        };
+        assert_eq!(queue.look_out(push_one, |x| x).ok(), Some(7));
+        assert!(readable(&queue));
+        assert_eq!(queue.pop(|x| x), Ok(8));
+        assert!(!readable(&queue));
+        // Nothing comes.
+        let mut looks = 0;
+        let twice = || {
+            looks += 1;
+            looks < 3
+        };
+        assert!(queue.look_out(twice, |x| x).is_err());
+        assert_eq!(looks, 3);
+        // It came with the last look.
+        let only_then = || {
+            queue.push(9);
+            false
+        };
+        assert_eq!(queue.look_out(only_then, |x| x).ok(), Some(9));
+        // It was removed again.
+        let mut looks = 0;
+        let in_vain = || {
+            looks += 1;
+            queue.push(10);
+            assert_eq!(queue.remove(|_| true), [10]);
+            looks < 3
+        };
+        assert!(queue.look_out(in_vain, |x| x).is_err());
+        assert!(!readable(&queue));
+        let items = queue.items.lock();
+        assert_eq!((items.uncounted, items.lookouts), (0, 0));
+    }
+
+    #[test]
+    fn each_of_two_who_look_gets_one() {
+        let queue = EventQueue::new().unwrap();
+        let mut inner = Some(|| {
+            let push_two = || {
+                queue.push(1);
+                queue.push(2);
+                queue.push(3);
+                false
+            };
+            assert_eq!(queue.look_out(push_two, |x| x).ok(), Some(1));
+        });
+        let outer = queue.look_out(|| inner.take().is_some_and(|f| (f(), false).1), |x| x);
+        assert_eq!(outer.ok(), Some(2));
+        assert_eq!(queue.pop(|x| x), Ok(3));
+        assert!(!readable(&queue));
     }
 
     #[test]
