@@ -34,6 +34,7 @@ VERSION = $(shell sed -n 's/^version *= *"\(.*\)"/\1/p' Cargo.toml | head -n 1)
 INFO = $(BUILT)/rpma-info
 PERF = target/tools/rpma-perf
 BASELINES = target/tools/baselines
+FI_RMA = target/tools/fi_rma
 RUN = timeout --kill-after=10 $(TIMEOUT)
 
 # Where install puts things.
@@ -78,16 +79,17 @@ perf: demo-deps all ## build rpma-perf, a benchmark of two processes: target/too
 	$(CC) -std=gnu11 -O2 -Iinclude -o $(PERF).installed tools/rpma-perf/*.c -L$(BUILT) -lrpma -lm -lpthread
 
 bench: bench-build ## rpma-perf on the software fabric beside what else moves bytes on this machine
-	tools/bench/run $(PERF) $(BASELINES)
+	tools/bench/run $(PERF) $(BASELINES) $(FI_RMA)
 
 bench-docs: bench-build ## the same, and write docs/performance.md and its chart
 	@mkdir -p docs
-	tools/bench/run $(PERF) $(BASELINES) --document docs
+	tools/bench/run $(PERF) $(BASELINES) $(FI_RMA) --document docs
 
 bench-build: perf
 	@# Without them there is less to compare with, that is all.
 	@$(DEPS) bench || true
 	$(CC) -std=gnu11 -O2 -Wall -Wextra -Wpedantic -o $(BASELINES) tools/bench/baselines.c
+	$(CC) -std=gnu11 -O2 -Wall -Wextra -o $(FI_RMA) tools/bench/fi_rma.c -lfabric || rm -f $(FI_RMA)
 
 check: check-deps lint check-man check-rust check-abi check-c check-net-quick check-abuse check-trust-quick check-perf check-carrier check-softverbs check-info check-docs $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
 
