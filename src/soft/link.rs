@@ -1448,6 +1448,9 @@ impl Qp {
         if let (Some(carrier), Some(token)) = (&tx.carrier, tx.token) {
             engine.rewatch(carrier.fd(), token, tx.blocked && !carrier.is_polled());
             if let (true, Some(this)) = (carrier.is_polled(), self.this.upgrade()) {
+                if tx.blocked {
+                    carrier.pause();
+                }
                 engine.attend(&this, carrier, false);
             }
         }
