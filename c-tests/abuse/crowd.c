@@ -634,6 +634,81 @@ fork_and_use_client(struct side *side)
 }
 
 static void
+fork_and_begin_server(struct side *side)
+{
+	unsigned char *mem = memory(PAGE, 0);
+	struct rpma_mr_local *mr;
+	struct ends e;
+
+	open_server(side, &e, NULL);
+	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
+	give_mr(side, 0, mr);
+	for (unsigned i = 0; i < 4; i++)
+		serve_until_told(side);
+	hear(side, 0, "done");
+	OK(rpma_mr_dereg(&mr));
+	say(side, 0, "seen");
+	close_server(&e);
+}
+
+/*
+ * A child, and a child of a child, makes connections of its own, like any process, while the parent's go on. What the child
+ * has inherited stays the parent's.
+ */
+static void
+fork_and_begin_client(struct side *side)
+{
+	struct guest g;
+
+	arrive(side, &g);
+	for (unsigned i = 0; i < 2; i++) {
+		pid_t pid;
+
+		works(&g.e, g.mr, g.remote, g.mem, 100 + 2 * i);
+		fflush(NULL);
+		pid = fork();
+		if (pid == 0) {
+			struct rpma_mr_local *mr = NULL;
+			struct guest h;
+			int gate[2];
+			char byte;
+
+			alarm(60);
+			CHECK(pipe(gate) == 0);
+			arrive(side, &h);
+			works(&h.e, h.mr, h.remote, h.mem, 300);
+			CHECK_INT(rpma_mr_reg(g.e.peer, g.mem, PAGE, USAGE_ALL, &mr), RPMA_E_PROVIDER);
+			CHECK_INT(rpma_write(g.e.conn, g.remote, 0, g.mr, 0, 8, RPMA_F_COMPLETION_ALWAYS, ID(1)), RPMA_E_PROVIDER);
+			works(&h.e, h.mr, h.remote, h.mem, 302);
+			fflush(NULL);
+			pid = fork();
+			if (pid == 0) {
+				struct guest k;
+
+				alarm(60);
+				CHECK_INT(rpma_mr_reg(h.e.peer, h.mem, PAGE, USAGE_ALL, &mr), RPMA_E_PROVIDER);
+				/* Until the child has done with the server. */
+				close(gate[1]);
+				CHECK_INT(read(gate[0], &byte, 1), 0);
+				arrive(side, &k);
+				works(&k.e, k.mr, k.remote, k.mem, 400);
+				depart(side, &k);
+				_exit(0);
+			}
+			works(&h.e, h.mr, h.remote, h.mem, 304);
+			depart(side, &h);
+			close(gate[1]);
+			expect_child(pid);
+			_exit(0);
+		}
+		works(&g.e, g.mr, g.remote, g.mem, 200 + 2 * i);
+		expect_child(pid);
+		works(&g.e, g.mr, g.remote, g.mem, 210 + 2 * i);
+	}
+	depart(side, &g);
+}
+
+static void
 fork_and_go_server(struct side *side)
 {
 	serve_until_told(side);
@@ -674,6 +749,7 @@ static const struct test tests[] = {
 	PAIR(one_of_each),
 	PAIR(fork_alone),
 	PAIR(fork_and_use),
+	PAIR(fork_and_begin),
 	PAIR(fork_and_go),
 	END
 };

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::process::{Resource, getrlimit};
 
 use crate::sys::env;
+use crate::sys::fork::PerProcess;
 
 /// Most sockets that may be silent at a time, if the operator sets no other limit.
 const HANDSHAKES_MAX: usize = 1024;
@@ -25,7 +26,7 @@ const HANDSHAKES_MAX: usize = 1024;
 const HANDSHAKES_SHARE: u64 = 4;
 
 /// Connections of this process that came in.
-static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
+static CONNECTIONS: PerProcess<AtomicUsize> = PerProcess::new();
 
 /// Addresses with the same first bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub(super) struct Admitted(());
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        CONNECTIONS.fetch_sub(1, Ordering::AcqRel);
+        CONNECTIONS.get().fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -104,6 +105,7 @@ impl Admission {
         let limit = self.connections.unwrap_or(usize::MAX);
         let more = |taken| (taken < limit).then_some(taken + 1);
         CONNECTIONS
+            .get()
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
             .ok()
             .map(|_| Admitted(()))
@@ -269,7 +271,7 @@ mod tests {
     #[test]
     fn a_place_is_taken_until_it_is_given_back() {
         // Other tests of this process have connections, too.
-        let taken = CONNECTIONS.load(Ordering::Acquire);
+        let taken = CONNECTIONS.get().load(Ordering::Acquire);
         let admission = Admission {
             connections: Some(taken + 1_000),
             ..Admission::default()

@@ -23,6 +23,7 @@ use rustix::io::{Errno, read, write};
 use super::carrier::Carrier;
 use super::diag;
 use super::sync::Lock;
+use crate::sys::fork::{self, PerProcess};
 
 /// What a descriptor is ready for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,8 +127,7 @@ pub(super) struct Engine {
     takes_over: AtomicBool,
 }
 
-static ENGINE: OnceCell<Engine> = OnceCell::new();
-static FORKED: AtomicBool = AtomicBool::new(false);
+static ENGINE: PerProcess<OnceCell<Engine>> = PerProcess::new();
 
 /// Token of the descriptor that wakes the engine's thread.
 const WAKE: u64 = u64::MAX;
@@ -150,22 +150,9 @@ const POLL_PERIOD_MICROS: u64 = 10;
 /// For how long that is watched.
 const POLL_WINDOW: Duration = Duration::from_micros(20);
 
-/// The engine, started if it is not running yet.
+/// This process's engine, started if it is not running yet.
 pub(super) fn engine() -> Result<&'static Engine, Errno> {
-    if !is_alive() {
-        return Err(Errno::NODEV);
-    }
-    ENGINE.get_or_try_init(Engine::start)
-}
-
-/// Whether the fabric can be used: not in the child of a fork, which has no engine, and whose
-/// sockets are its parent's.
-pub(super) fn is_alive() -> bool {
-    !FORKED.load(Ordering::Relaxed)
-}
-
-extern "C" fn forked() {
-    FORKED.store(true, Ordering::Relaxed);
+    ENGINE.get().get_or_try_init(Engine::start)
 }
 
 impl Engine {
@@ -191,16 +178,16 @@ impl Engine {
             epoll::EventData::new_u64(WAKE),
             epoll::EventFlags::IN,
         )?;
-        // SAFETY: the handler only stores to an atomic.
-        if unsafe { libc::pthread_atfork(None, None, Some(forked)) } != 0 {
+        if !fork::watch() {
             return Err(Errno::NOMEM);
         }
+        let cell = ENGINE.get();
         let all = SignalsBlocked::new();
         std::thread::Builder::new()
             .name("rpma-soft".into())
             .spawn(|| {
                 // Waits until `start` has finished.
-                ENGINE.wait().run();
+                cell.wait().run();
             })
             .map_err(|_| Errno::AGAIN)?;
         drop(all);

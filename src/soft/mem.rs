@@ -16,6 +16,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::process::{Resource, getrlimit};
 
 use super::sync::Lock;
+use crate::sys::fork::PerProcess;
 
 /// Memory that was registered is not mapped (any more), or not with the needed protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +41,13 @@ unsafe impl Send for Scratch {}
 
 /// A place for a new buffer in the common file.
 fn place_in_file() -> Option<(&'static OwnedFd, u64)> {
-    static FILE: OnceLock<Option<OwnedFd>> = OnceLock::new();
-    static USED: Lock<u64> = Lock::new(0);
+    static FILE: PerProcess<OnceLock<Option<OwnedFd>>> = PerProcess::new();
+    static USED: PerProcess<Lock<u64>> = PerProcess::new();
     let file = FILE
+        .get()
         .get_or_init(|| memfd_create("rpma-soft", MemfdFlags::CLOEXEC).ok())
         .as_ref()?;
-    let mut used = USED.lock();
+    let mut used = USED.get().lock();
     let offset = *used;
     // Making a file longer than the process may would be answered by a signal.
     let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
@@ -148,7 +150,7 @@ impl Drop for Scratch {
 }
 
 /// Receive buffers that are not in use; there are never more than threads that drive the fabric.
-static POOL: Lock<Vec<Scratch>> = Lock::new(Vec::new());
+static POOL: PerProcess<Lock<Vec<Scratch>>> = PerProcess::new();
 
 /// A receive buffer on loan from the pool.
 pub(super) struct Borrowed(Option<Scratch>);
@@ -156,7 +158,7 @@ pub(super) struct Borrowed(Option<Scratch>);
 impl Borrowed {
     /// `None` if the system is out of memory or descriptors.
     pub(super) fn take() -> Option<Self> {
-        let spare = POOL.lock().pop();
+        let spare = POOL.get().lock().pop();
         spare
             .or_else(|| Scratch::new(place_in_file()))
             .map(|s| Borrowed(Some(s)))
@@ -170,7 +172,7 @@ impl Borrowed {
 impl Drop for Borrowed {
     fn drop(&mut self) {
         if let Some(scratch) = self.0.take() {
-            POOL.lock().push(scratch);
+            POOL.get().lock().push(scratch);
         }
     }
 }

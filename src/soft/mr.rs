@@ -17,6 +17,7 @@ use super::carrier::Carrier;
 use super::persist::Extents;
 use super::stats;
 use super::sync::{Lock, wait_until};
+use crate::sys::fork::PerProcess;
 
 /// Rights of a region, as in `ibv_access_flags`.
 pub(super) mod access {
@@ -275,8 +276,8 @@ impl Drop for RegionUse {
 type Table = RwLock<HashMap<u32, Arc<Region>>>;
 
 fn table() -> &'static Table {
-    static TABLE: OnceLock<Table> = OnceLock::new();
-    TABLE.get_or_init(Table::default)
+    static TABLE: PerProcess<Table> = PerProcess::new();
+    TABLE.get()
 }
 
 /// An unpredictable key; 0 is left out, since programs use it for "none".

@@ -28,6 +28,7 @@ use rustix::process::{Resource, getrlimit};
 use super::requester::Status;
 use super::sync::Lock;
 use super::wire::Kind;
+use crate::sys::fork::PerProcess;
 
 /// The memory file's name.
 pub(crate) const NAME: &str = "rpma-statistics";
@@ -138,8 +139,8 @@ struct Places {
 
 /// Made at the first use; `None` if the system does not give it.
 fn memory() -> Option<&'static Memory> {
-    static MEMORY: OnceLock<Option<Memory>> = OnceLock::new();
-    MEMORY.get_or_init(|| Memory::make().ok()).as_ref()
+    static MEMORY: PerProcess<OnceLock<Option<Memory>>> = PerProcess::new();
+    MEMORY.get().get_or_init(|| Memory::make().ok()).as_ref()
 }
 
 impl Memory {

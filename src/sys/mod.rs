@@ -11,6 +11,7 @@ pub(crate) mod clock;
 pub(crate) mod dl;
 pub(crate) mod env;
 pub(crate) mod errno;
+pub(crate) mod fork;
 pub(crate) mod init;
 pub(crate) mod mapping;
 pub(crate) mod page;

@@ -19,8 +19,9 @@ use rustix::io::Errno;
 
 use super::super::addrinfo;
 use super::super::cm::{ConnectParams, Event, EventChannel, Id};
+use super::super::engine::engine;
 use super::super::wire::{Params, PrivateData};
-use super::{alive, give, post, set_errno, shared_context, take_back};
+use super::{give, made_here, made_here_or_null, post, set_errno, shared_context, take_back};
 
 #[repr(C)]
 pub struct CEventChannel {
@@ -81,7 +82,7 @@ unsafe fn channel_of<'a>(channel: *mut rdma_event_channel) -> &'a Arc<EventChann
 }
 
 fn new_channel() -> Result<*mut rdma_event_channel, Errno> {
-    alive()?;
+    engine()?;
     let inner = Arc::new(EventChannel::new()?);
     Ok(give(CEventChannel {
         raw: rdma_event_channel { fd: inner.raw_fd() },
@@ -94,7 +95,8 @@ pub unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel 
 }
 
 pub unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
-    if alive().is_ok() && !channel.is_null() {
+    // SAFETY: null or made by `new_channel`.
+    if !channel.is_null() && unsafe { made_here::<CEventChannel, _>(channel) }.is_ok() {
         // SAFETY: made by `new_channel`.
         drop(unsafe { take_back::<CEventChannel, _>(channel) });
     }
@@ -130,8 +132,9 @@ pub unsafe extern "C" fn rdma_create_id(
     port_space: rdma_port_space::Type,
 ) -> c_int {
     let create = || {
-        alive()?;
-        super::super::engine::engine()?;
+        engine()?;
+        // SAFETY: null or a channel of ours.
+        unsafe { made_here_or_null::<CEventChannel, _>(channel) }?;
         if !matches!(
             port_space,
             rdma_port_space::RDMA_PS_TCP | rdma_port_space::RDMA_PS_IB
@@ -150,7 +153,8 @@ pub unsafe extern "C" fn rdma_create_id(
 }
 
 pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
-    status(alive().map(|()| {
+    // SAFETY: an id of ours.
+    status(unsafe { made_here::<CId, _>(id) }.map(|()| {
         // SAFETY: an id of ours.
         let raw = unsafe { &mut *id };
         if !raw.event.is_null() {
@@ -173,7 +177,11 @@ pub unsafe extern "C" fn rdma_migrate_id(
     channel: *mut rdma_event_channel,
 ) -> c_int {
     let migrate = || {
-        alive()?;
+        // SAFETY: an id of ours, and null or a channel of ours.
+        unsafe {
+            made_here::<CId, _>(id)?;
+            made_here_or_null::<CEventChannel, _>(channel)?;
+        }
         let synchronous = channel.is_null();
         let channel = if synchronous { new_channel()? } else { channel };
         // SAFETY: an id and a channel of ours.
@@ -235,7 +243,8 @@ fn show_device(raw: &mut rdma_cm_id) -> Result<(), Errno> {
 
 pub unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut libc::sockaddr) -> c_int {
     let bind = || {
-        alive()?;
+        // SAFETY: an id of ours.
+        unsafe { made_here::<CId, _>(id) }?;
         // SAFETY: the caller's address.
         let address = unsafe { addrinfo::read_address(addr) }.ok_or(Errno::AFNOSUPPORT)?;
         // SAFETY: an id of ours.
@@ -284,7 +293,8 @@ pub unsafe extern "C" fn rdma_resolve_addr(
     _timeout_ms: c_int,
 ) -> c_int {
     let resolve = || {
-        alive()?;
+        // SAFETY: an id of ours.
+        unsafe { made_here::<CId, _>(id) }?;
         // SAFETY: the caller's addresses.
         let (source, destination) =
             unsafe { (addrinfo::read_address(src), addrinfo::read_address(dst)) };
@@ -307,7 +317,7 @@ pub unsafe extern "C" fn rdma_resolve_addr(
 pub unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, timeout_ms: c_int) -> c_int {
     let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
     // SAFETY: an id of ours.
-    status(alive().and_then(|()| unsafe {
+    status(unsafe { made_here::<CId, _>(id) }.and_then(|()| unsafe {
         inner(id).resolve_route(timeout)?;
         complete(id)
     }))
@@ -318,7 +328,8 @@ pub unsafe extern "C" fn rdma_create_qp_ex(
     attr: *mut ibv_qp_init_attr_ex,
 ) -> c_int {
     let create = || {
-        alive()?;
+        // SAFETY: an id of ours.
+        unsafe { made_here::<CId, _>(id) }?;
         // SAFETY: an id of ours and the caller's variable.
         let (raw, attr) = unsafe { (&mut *id, &mut *attr) };
         if raw.verbs.is_null() || !raw.qp.is_null() {
@@ -357,7 +368,8 @@ pub unsafe extern "C" fn rdma_create_qp_ex(
 }
 
 pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
-    if alive().is_err() {
+    // SAFETY: an id of ours.
+    if unsafe { made_here::<CId, _>(id) }.is_err() {
         return;
     }
     // SAFETY: an id of ours.
@@ -372,7 +384,7 @@ pub unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 
 pub unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
     // SAFETY: an id of ours.
-    status(alive().and_then(|()| {
+    status(unsafe { made_here::<CId, _>(id) }.and_then(|()| {
         // Requests will need it, and a request that cannot be shown would be lost.
         shared_context()?;
         // SAFETY: an id of ours.
@@ -428,7 +440,7 @@ unsafe fn set_qp_state(id: *mut rdma_cm_id, state: ibv_qp_state::Type) {
 
 pub unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
     // SAFETY: an id of ours and the caller's parameters.
-    status(alive().and_then(|()| unsafe {
+    status(unsafe { made_here::<CId, _>(id) }.and_then(|()| unsafe {
         inner(id).connect(read_params(param))?;
         complete(id)
     }))
@@ -436,7 +448,7 @@ pub unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn
 
 pub unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
     // SAFETY: an id of ours and the caller's parameters.
-    status(alive().and_then(|()| unsafe {
+    status(unsafe { made_here::<CId, _>(id) }.and_then(|()| unsafe {
         inner(id).accept(read_params(param))?;
         set_qp_state(id, ibv_qp_state::IBV_QPS_RTS);
         complete(id)
@@ -457,12 +469,12 @@ pub unsafe extern "C" fn rdma_reject(
         }
     };
     // SAFETY: an id of ours.
-    status(alive().and_then(|()| unsafe { inner(id) }.reject(private)))
+    status(unsafe { made_here::<CId, _>(id) }.and_then(|()| unsafe { inner(id) }.reject(private)))
 }
 
 pub unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     // SAFETY: an id of ours.
-    status(alive().and_then(|()| unsafe {
+    status(unsafe { made_here::<CId, _>(id) }.and_then(|()| unsafe {
         inner(id).disconnect()?;
         set_qp_state(id, ibv_qp_state::IBV_QPS_ERR);
         complete(id)
@@ -474,7 +486,8 @@ pub unsafe extern "C" fn rdma_get_cm_event(
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
     let get = || {
-        alive()?;
+        // SAFETY: a channel of ours.
+        unsafe { made_here::<CEventChannel, _>(channel) }?;
         // SAFETY: a channel of ours.
         let found = unsafe { channel_of(channel) }.pop(|e| {
             e.owner().delivered();
@@ -522,11 +535,11 @@ unsafe fn give_event(
     raw.listen_id = listen_id;
     raw.event = event.kind;
     raw.status = event.status;
-    let made = Box::into_raw(Box::new(CEvent {
+    let made: *mut CEvent = give(CEvent {
         raw,
         private: event.private,
         owner,
-    }));
+    });
     // SAFETY: just made.
     let object = unsafe { &mut *made };
     let private = object.private.as_slice();
@@ -553,7 +566,8 @@ pub unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     if event.is_null() {
         return status(Err(Errno::INVAL));
     }
-    status(alive().map(|()| {
+    // SAFETY: an event of ours.
+    status(unsafe { made_here::<CEvent, _>(event) }.map(|()| {
         // SAFETY: made by `give_event`.
         let event = unsafe { take_back::<CEvent, _>(event) };
         event.owner.acknowledged();

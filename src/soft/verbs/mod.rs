@@ -28,11 +28,12 @@ use rustix::io::Errno;
 
 use super::cq::{CCq, Channel, Cq};
 use super::device;
-use super::engine::{engine, is_alive};
+use super::engine::engine;
 use super::link::SGE_MAX;
 use super::mem;
 use super::mr::{Domain, DomainUse, Region, access};
 use super::recvq::{CSrq, SharedQueue};
+use crate::sys::fork::Home;
 
 mod cma;
 mod post;
@@ -82,26 +83,54 @@ fn number(result: Result<(), Errno>) -> c_int {
     }
 }
 
-fn alive() -> Result<(), Errno> {
-    if is_alive() {
-        Ok(())
-    } else {
-        Err(Errno::NODEV)
-    }
+/// An object that C has, and the process that it was made in.
+#[repr(C)]
+struct Given<T> {
+    /// What C sees of it, if anything, is at its beginning.
+    object: T,
+    home: Home,
 }
 
 /// Gives an object to C.
 fn give<T, P>(object: T) -> *mut P {
-    Box::into_raw(Box::new(object)).cast()
+    let home = Home::here();
+    Box::into_raw(Box::new(Given { object, home })).cast()
 }
 
 /// Takes an object back from C.
 ///
 /// # Safety
 /// It was given with [`give`] as a `T` and is not used any more.
-unsafe fn take_back<T, P>(pointer: *mut P) -> Box<T> {
+unsafe fn take_back<T, P>(pointer: *mut P) -> T {
     // SAFETY: the caller's promise.
-    unsafe { Box::from_raw(pointer.cast::<T>()) }
+    unsafe { Box::from_raw(pointer.cast::<Given<T>>()) }.object
+}
+
+/// Fails for an object that the parent of this process made: its sockets are the parent's, and its
+/// locks may be held by threads that are not here.
+///
+/// # Safety
+/// It was given with [`give`] as a `T`.
+#[inline]
+unsafe fn made_here<T, P>(pointer: *const P) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    if unsafe { (*pointer.cast::<Given<T>>()).home }.is_here() {
+        Ok(())
+    } else {
+        Err(Errno::NODEV)
+    }
+}
+
+/// As [`made_here`], for an object that may be missing.
+///
+/// # Safety
+/// It is null, or was given with [`give`] as a `T`.
+unsafe fn made_here_or_null<T, P>(pointer: *const P) -> Result<(), Errno> {
+    if pointer.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
+    unsafe { made_here::<T, P>(pointer) }
 }
 
 /// Fills a context's table with the fabric's functions.
@@ -216,7 +245,7 @@ pub unsafe extern "C" fn query_port(
 }
 
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    pointer(alive().map(|()| {
+    pointer(engine().map(|_| {
         let inner = Domain::new();
         give(CPd {
             raw: ibv_pd {
@@ -229,7 +258,8 @@ pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd 
 }
 
 pub unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    number(alive().and_then(|()| {
+    // SAFETY: an object of ours.
+    number(unsafe { made_here::<CPd, _>(pd) }.and_then(|()| {
         // SAFETY: a domain of ours.
         if unsafe { domain(pd) }.is_in_use() {
             return Err(Errno::BUSY);
@@ -263,7 +293,8 @@ unsafe fn register(
     length: usize,
     rights: u32,
 ) -> Result<*mut ibv_mr, Errno> {
-    alive()?;
+    // SAFETY: the caller's promise.
+    unsafe { made_here::<CPd, _>(pd) }?;
     if length == 0 || !access::is_valid(rights) {
         return Err(Errno::INVAL);
     }
@@ -290,7 +321,8 @@ unsafe fn register(
 }
 
 pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    number(alive().map(|()| {
+    // SAFETY: an object of ours.
+    number(unsafe { made_here::<CMr, _>(mr) }.map(|()| {
         // SAFETY: made by `ibv_reg_mr`.
         unsafe { take_back::<CMr, _>(mr) }.inner.deregister();
     }))
@@ -306,7 +338,8 @@ unsafe extern "C" fn advise_mr(
     use ib_uverbs_advise_mr_advice::*;
     const FLUSH: u32 = 1;
 
-    if let Err(error) = alive() {
+    // SAFETY: the caller's domain.
+    if let Err(error) = unsafe { made_here::<CPd, _>(pd) } {
         return error.raw_os_error();
     }
     if flags & !FLUSH != 0 || list.is_null() {
@@ -359,7 +392,7 @@ unsafe extern "C" fn dealloc_mw(_mw: *mut ibv_mw) -> c_int {
 pub unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
 ) -> *mut ibv_comp_channel {
-    pointer(alive().and_then(|()| {
+    pointer(engine().and_then(|_| {
         let inner = Channel::new()?;
         Ok(give(CChannel {
             raw: ibv_comp_channel {
@@ -373,7 +406,8 @@ pub unsafe extern "C" fn ibv_create_comp_channel(
 }
 
 pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    number(alive().and_then(|()| {
+    // SAFETY: an object of ours.
+    number(unsafe { made_here::<CChannel, _>(channel) }.and_then(|()| {
         // SAFETY: a channel of ours.
         if unsafe { refcount(channel) }.load(std::sync::atomic::Ordering::Acquire) != 0 {
             return Err(Errno::BUSY);
@@ -400,7 +434,9 @@ pub unsafe extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
-    pointer(alive().and_then(|()| {
+    pointer(engine().and_then(|_| {
+        // SAFETY: null or a channel of ours.
+        unsafe { made_here_or_null::<CChannel, _>(channel) }?;
         if !(1..=device::MAX_CQE).contains(&cqe) || comp_vector != 0 {
             return Err(Errno::INVAL);
         }
@@ -427,7 +463,8 @@ pub unsafe extern "C" fn ibv_create_cq(
 }
 
 pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    number(alive().and_then(|()| {
+    // SAFETY: an object of ours.
+    number(unsafe { made_here::<CCq, _>(cq) }.and_then(|()| {
         // SAFETY: a queue of ours.
         let inner = unsafe { queue(cq) };
         if inner.is_in_use() {
@@ -458,7 +495,8 @@ pub unsafe extern "C" fn ibv_get_cq_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    if let Err(e) = alive() {
+    // SAFETY: a channel of ours.
+    if let Err(e) = unsafe { made_here::<CChannel, _>(channel) } {
         set_errno(e.raw_os_error());
         return -1;
     }
@@ -482,7 +520,8 @@ pub unsafe extern "C" fn ibv_get_cq_event(
 }
 
 pub unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
-    if is_alive() {
+    // SAFETY: a queue of ours.
+    if unsafe { made_here::<CCq, _>(cq) }.is_ok() {
         // SAFETY: a queue of ours.
         unsafe { queue(cq) }.acknowledge(u64::from(count));
     }
@@ -492,7 +531,8 @@ pub unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
     attr: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
-    pointer(alive().and_then(|()| {
+    // SAFETY: an object of ours.
+    pointer(unsafe { made_here::<CPd, _>(pd) }.and_then(|()| {
         // SAFETY: the caller's variable.
         let attr = unsafe { &mut *attr };
         let (wr, sge) = (attr.attr.max_wr, attr.attr.max_sge);
@@ -515,7 +555,8 @@ pub unsafe extern "C" fn ibv_create_srq(
 }
 
 pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    number(alive().and_then(|()| {
+    // SAFETY: an object of ours.
+    number(unsafe { made_here::<CSrq, _>(srq) }.and_then(|()| {
         // SAFETY: a queue of ours.
         let inner = unsafe { &(*srq.cast::<CSrq>()).inner };
         if inner.is_in_use() {
@@ -537,7 +578,8 @@ unsafe extern "C" fn create_qp_ex(
 }
 
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    number(alive().map(|()| {
+    // SAFETY: an object of ours.
+    number(unsafe { made_here::<post::CQp, _>(qp) }.map(|()| {
         // SAFETY: made by `create_qp_ex`.
         unsafe { post::destroy_qp(qp) };
     }))

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::super::device::{MAX_INLINE, MAX_WR};
 use super::super::diag;
-use super::super::engine::{engine, is_alive};
+use super::super::engine::engine;
 use super::super::link::SGE_MAX;
 use super::super::mr::DomainUse;
 use super::super::qp::{Attributes, Capacity, Qp};
@@ -24,7 +24,9 @@ use super::super::recvq::{CSrq, PostError, Sge};
 use super::super::requester::{Data, Request};
 use super::super::sync::{Lock, wait_until};
 use super::super::wire::{self, Kind};
-use super::{alive, domain, give, number, queue, set_errno, take_back};
+use super::{
+    CCq, CPd, domain, give, made_here, made_here_or_null, number, queue, set_errno, take_back,
+};
 
 /// A queue pair as C sees it.
 #[repr(C)]
@@ -64,7 +66,6 @@ const KNOWN_OPS: u64 = (ops_flags::IBV_QP_EX_WITH_RDMA_WRITE.0
 /// # Safety
 /// The objects that `attr` names are ours.
 pub(super) unsafe fn create_qp(attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp, Errno> {
-    alive()?;
     let cap = attr.cap;
     if attr.qp_type != ibv_qp_type::IBV_QPT_RC {
         return Err(Errno::OPNOTSUPP);
@@ -79,6 +80,13 @@ pub(super) unsafe fn create_qp(attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ib
         || cap.max_inline_data > MAX_INLINE
     {
         return Err(Errno::INVAL);
+    }
+    // SAFETY: objects of ours.
+    unsafe {
+        made_here::<CPd, _>(attr.pd)?;
+        made_here::<CCq, _>(attr.send_cq)?;
+        made_here::<CCq, _>(attr.recv_cq)?;
+        made_here_or_null::<CSrq, _>(attr.srq)?;
     }
     let extended = attr.comp_mask & ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0 != 0;
     let wanted = if extended { attr.send_ops_flags } else { 0 };
@@ -226,8 +234,8 @@ pub(super) unsafe extern "C" fn post_send(
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
     // SAFETY: a queue pair of ours.
-    let qp = unsafe { qp(pointer) };
-    let result = alive().and_then(|()| {
+    let (qp, here) = unsafe { (qp(pointer), made_here::<CQp, _>(pointer)) };
+    let result = here.and_then(|()| {
         let mut batch = qp.inner.batch()?;
         while !wr.is_null() {
             // SAFETY: the caller's list of requests.
@@ -303,11 +311,12 @@ fn set_flags(request: &mut Request, flags: u32) {
 
 /// Posts a list of receives with `post`.
 unsafe fn post_receives(
+    here: Result<(), Errno>,
     mut wr: *mut ibv_recv_wr,
     bad_wr: *mut *mut ibv_recv_wr,
     post: impl Fn(u64, &[ibv_sge]) -> Result<(), PostError>,
 ) -> c_int {
-    let result = alive().and_then(|()| {
+    let result = here.and_then(|()| {
         while !wr.is_null() {
             // SAFETY: the caller's list of requests.
             let request = unsafe { &*wr };
@@ -338,7 +347,8 @@ pub(super) unsafe extern "C" fn post_recv(
     // SAFETY: a queue pair of ours, and the caller's list.
     unsafe {
         let inner = &qp(pointer).inner;
-        post_receives(wr, bad_wr, |id, sges| {
+        let here = made_here::<CQp, _>(pointer);
+        post_receives(here, wr, bad_wr, |id, sges| {
             inner.post_recv(id, sges.iter().map(sge))
         })
     }
@@ -352,12 +362,16 @@ pub(super) unsafe extern "C" fn post_srq_recv(
     // SAFETY: a queue of ours, and the caller's list.
     unsafe {
         let inner = &(*srq.cast::<CSrq>()).inner;
-        post_receives(wr, bad_wr, |id, sges| inner.post(id, sges.iter().map(sge)))
+        let here = made_here::<CSrq, _>(srq);
+        post_receives(here, wr, bad_wr, |id, sges| {
+            inner.post(id, sges.iter().map(sge))
+        })
     }
 }
 
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_wc) -> c_int {
-    if !is_alive() {
+    // SAFETY: a queue of ours.
+    if unsafe { made_here::<CCq, _>(cq) }.is_err() {
         set_errno(libc::ENODEV);
         return -1;
     }
@@ -394,7 +408,8 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
 }
 
 pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    number(alive().map(|()| {
+    // SAFETY: a queue of ours.
+    number(unsafe { made_here::<CCq, _>(cq) }.map(|()| {
         // SAFETY: a queue of ours.
         unsafe { queue(cq) }.arm(solicited_only != 0);
     }))
@@ -451,7 +466,8 @@ unsafe fn staged<'a>(pointer: *mut ibv_qp_ex) -> &'a mut Staged {
 }
 
 unsafe extern "C" fn wr_start(pointer: *mut ibv_qp_ex) {
-    if !is_alive() {
+    // SAFETY: a queue pair of ours.
+    if unsafe { made_here::<CQp, _>(pointer) }.is_err() {
         // A forked child: completing says so.
         return;
     }
@@ -471,7 +487,8 @@ unsafe extern "C" fn wr_abort(pointer: *mut ibv_qp_ex) {
 }
 
 unsafe extern "C" fn wr_complete(pointer: *mut ibv_qp_ex) -> c_int {
-    if let Err(error) = alive() {
+    // SAFETY: a queue pair of ours.
+    if let Err(error) = unsafe { made_here::<CQp, _>(pointer) } {
         return error.raw_os_error();
     }
     // SAFETY: a queue pair of ours.
@@ -486,7 +503,6 @@ unsafe extern "C" fn wr_complete(pointer: *mut ibv_qp_ex) -> c_int {
 }
 
 fn post_staged(qp: &Qp, staged: &Staged) -> Result<(), Errno> {
-    alive()?;
     if let Some(error) = staged.error {
         return Err(error);
     }
