@@ -444,7 +444,8 @@ static const char *
 one_round(uint64_t *random)
 {
 	uint64_t goal = atomic_load(&shared->acked) + 1 + draw(random) % 40;
-	double end = now() + 60;
+	const char *patience = getenv("RPMA_TEST_PATIENCE");
+	double end = now() + 60 * (patience != NULL ? atof(patience) : 1);
 	uint64_t spin = draw(random) % 2000000;
 	pid_t server, writer;
 	const char *wrong;

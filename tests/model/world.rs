@@ -668,9 +668,10 @@ impl World<'_> {
         }
         let own = Cause::Op(side, number);
         let permitted = Permitted {
-            // What this side did wrong later cannot show earlier.
+            // What this side did wrong later cannot show earlier; but soft-RoCE does not wait for the
+            // answers to earlier requests when it finds a fault.
             other_cause: link.causes.iter().any(|cause| match cause {
-                Cause::Op(from, index) => *from != side || *index < number,
+                Cause::Op(from, index) => *from != side || *index < number || self.stage.rxe,
                 Cause::Mismatch(from, index) => *from != side || *index < number,
                 Cause::Disconnect => true,
             }) && (!link.causes.contains(&own) || link.causes.len() > 1),
