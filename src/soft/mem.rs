@@ -7,11 +7,13 @@
 //! says so (`EFAULT`) instead of killing the process; so payload is moved by the kernel, and
 //! only the 8-byte atomic store, which the kernel cannot do, is done here after a look.
 
+use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::process::{Resource, getrlimit};
 
@@ -39,6 +41,19 @@ pub(super) struct Scratch {
 // SAFETY: the mapping belongs to this object alone, and any thread may use it.
 unsafe impl Send for Scratch {}
 
+/// Maps memory of a file from `offset` on, shared with whoever else maps it.
+pub(super) fn map_shared(file: &OwnedFd, offset: u64, len: usize) -> Result<NonNull<u8>, Errno> {
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address that the kernel chooses affects nothing else.
+    let base = unsafe { mmap(null_mut(), len, prot, MapFlags::SHARED, file, offset) }?;
+    NonNull::new(base.cast()).ok_or(Errno::NOMEM)
+}
+
+/// Whether a file may become so long: writing beyond the limit would be answered by a signal.
+pub(super) fn may_file_be(len: u64) -> bool {
+    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX) >= len
+}
+
 /// A place for a new buffer in the common file.
 fn place_in_file() -> Option<(&'static OwnedFd, u64)> {
     static FILE: PerProcess<OnceLock<Option<OwnedFd>>> = PerProcess::new();
@@ -49,9 +64,7 @@ fn place_in_file() -> Option<(&'static OwnedFd, u64)> {
         .as_ref()?;
     let mut used = USED.get().lock();
     let offset = *used;
-    // Making a file longer than the process may would be answered by a signal.
-    let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
-    if limit < offset + SCRATCH_LEN as u64 {
+    if !may_file_be(offset + SCRATCH_LEN as u64) {
         return None;
     }
     ftruncate(file, offset + SCRATCH_LEN as u64).ok()?;
@@ -61,29 +74,17 @@ fn place_in_file() -> Option<(&'static OwnedFd, u64)> {
 
 impl Scratch {
     fn new(file: Option<(&'static OwnedFd, u64)>) -> Option<Self> {
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
         let base = match file {
-            // SAFETY: a new mapping at an address that the kernel chooses affects nothing else.
-            Some((file, offset)) => unsafe {
-                mmap(
-                    std::ptr::null_mut(),
-                    SCRATCH_LEN,
-                    prot,
-                    MapFlags::SHARED,
-                    file,
-                    offset,
-                )
-            },
-            // SAFETY: as above.
-            None => unsafe {
-                mmap_anonymous(std::ptr::null_mut(), SCRATCH_LEN, prot, MapFlags::PRIVATE)
-            },
-        }
-        .ok()?;
-        Some(Scratch {
-            base: base.cast(),
-            file,
-        })
+            Some((file, offset)) => map_shared(file, offset, SCRATCH_LEN).ok()?.as_ptr(),
+            None => {
+                let prot = ProtFlags::READ | ProtFlags::WRITE;
+                // SAFETY: a new mapping at an address that the kernel chooses affects nothing else.
+                unsafe { mmap_anonymous(null_mut(), SCRATCH_LEN, prot, MapFlags::PRIVATE) }
+                    .ok()?
+                    .cast()
+            }
+        };
+        Some(Scratch { base, file })
     }
 
     /// The buffer as the last element of a scatter list.

@@ -22,9 +22,8 @@ use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
 };
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap};
-use rustix::process::{Resource, getrlimit};
 
+use super::mem::{map_shared, may_file_be};
 use super::requester::Status;
 use super::sync::Lock;
 use super::wire::Kind;
@@ -149,30 +148,17 @@ impl Memory {
         if cfg!(miri) {
             return Err(Errno::NOSYS);
         }
-        // Writing beyond the limit would be answered by a signal.
-        let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
-        if limit < FILE_LEN as u64 {
+        if !may_file_be(FILE_LEN as u64) {
             return Err(Errno::FBIG);
         }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = memfd_create(NAME, flags)?;
         ftruncate(&file, FILE_LEN as u64)?;
         reserve(&file, 0, HEAD_LEN)?;
-        // SAFETY: a new mapping at an address that the kernel chooses affects nothing else.
-        let base = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                FILE_LEN,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                &file,
-                0,
-            )
-        }?;
+        let base = map_shared(&file, 0, FILE_LEN)?.cast();
         // Who opens it cannot make our accesses fault, nor, where the kernel knows that, write.
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)?;
         let _ = fcntl_add_seals(&file, SealFlags::FUTURE_WRITE);
-        let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
         let memory = Memory {
             base,
             places: Lock::default(),

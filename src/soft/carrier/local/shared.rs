@@ -15,8 +15,10 @@ use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::munmap;
 use rustix::process::{Resource, getrlimit};
+
+use super::super::super::mem::{errno, map_shared, may_file_be};
 
 /// Bytes that may be under way in each direction.
 pub(super) const RING_LEN: usize = 256 << 10;
@@ -82,9 +84,7 @@ unsafe impl Sync for Shared {}
 impl Shared {
     /// Makes memory for a new connection.
     pub(super) fn make(nonce: &[u8; 16]) -> Result<Self, Errno> {
-        // Writing beyond the limit would be answered by a signal.
-        let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
-        if limit < FILE_LEN as u64 {
+        if !may_file_be(FILE_LEN as u64) {
             return Err(Errno::FBIG);
         }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -101,9 +101,8 @@ impl Shared {
     /// Uses memory that another process has made, if it is what it promised.
     pub(super) fn find(file: OwnedFd, nonce: &[u8; 16], proof: &[u8; 16]) -> Result<Self, Errno> {
         is_affordable(&file)?;
-        let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
         let len = fstat(&file)?.st_size;
-        if limit < FILE_LEN as u64 || usize::try_from(len) != Ok(FILE_LEN) {
+        if !may_file_be(FILE_LEN as u64) || usize::try_from(len) != Ok(FILE_LEN) {
             return Err(Errno::FBIG);
         }
         // Only memory files have seals.
@@ -125,22 +124,8 @@ impl Shared {
     }
 
     fn map(file: OwnedFd, end: End) -> Result<Self, Errno> {
-        // SAFETY: a new mapping at an address that the kernel chooses affects nothing else.
-        let base = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                FILE_LEN,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                &file,
-                0,
-            )
-        }?;
-        Ok(Shared {
-            base: base.cast(),
-            file,
-            end,
-        })
+        let base = map_shared(&file, 0, FILE_LEN)?.as_ptr();
+        Ok(Shared { base, file, end })
     }
 
     /// Where the memory is in this process.
@@ -257,7 +242,7 @@ impl Shared {
         // SAFETY: the kernel checks the memory; the caller vouches for its use.
         let n = unsafe { libc::pwritev(self.raw_fd(), list.as_ptr(), count, at as libc::off_t) };
         match usize::try_from(n) {
-            Err(_) => Err(Errno::from_raw_os_error(super::super::super::mem::errno())),
+            Err(_) => Err(Errno::from_raw_os_error(errno())),
             // Nothing but a fault ends it early.
             Ok(n) if n < len => Err(Errno::FAULT),
             Ok(n) => Ok(n),
@@ -279,7 +264,7 @@ impl Shared {
         // SAFETY: the kernel checks the memory; the caller vouches for its use.
         let n = unsafe { libc::preadv(self.raw_fd(), list.as_ptr(), count, at as libc::off_t) };
         match usize::try_from(n) {
-            Err(_) => Err(Errno::from_raw_os_error(super::super::super::mem::errno())),
+            Err(_) => Err(Errno::from_raw_os_error(errno())),
             // The file does not end here.
             Ok(0) => Err(Errno::FAULT),
             Ok(n) => Ok(n),
