@@ -165,6 +165,15 @@ struct State {
     undelivered: usize,
 }
 
+impl State {
+    fn is_one_host(&self) -> bool {
+        match (&self.source, &self.destination) {
+            (Some(source), Some(destination)) => is_one_host(source, destination),
+            _ => false,
+        }
+    }
+}
+
 /// Events that were handed out and those that were acknowledged.
 #[derive(Default)]
 struct Counts {
@@ -439,6 +448,8 @@ impl Id {
         };
         let found = match (state.peer_meeting, choice) {
             (_, Choice::Tcp) | (None, Choice::Auto) => None,
+            // Who is elsewhere does not get to say what is opened here.
+            (Some(_), _) if !state.is_one_host() => None,
             (Some(offer), _) => match Found::look(&offer) {
                 Ok(found) => Some(found),
                 Err(e) => {
@@ -759,11 +770,10 @@ impl Id {
 
     /// Sends the request.
     fn request(&self, state: &mut State) {
-        if let Some(socket) = &state.socket
+        if state.socket.is_some()
             && carrier_choice() != Ok(Choice::Tcp)
             && state.offer.is_none()
-            && let (Ok(source), Some(destination)) = (local_address(socket), state.destination)
-            && is_one_host(&source, &destination)
+            && state.is_one_host()
         {
             match Offer::make() {
                 Ok(offer) => state.offer = Some(offer),

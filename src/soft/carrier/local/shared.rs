@@ -4,7 +4,7 @@
 //! The memory that two processes of one machine share for a connection: a ring of bytes in each
 //! direction, and the words by which each side tells the other how far it is.
 //!
-//! It is a memory file whose size is sealed, so that neither side can make the other's accesses
+//! It is a memory file of one user, whose size is sealed, so that neither side can make the other's accesses
 //! fault. All that is read from it may have been written by anybody of the same user: it is
 //! checked at each use, and never used as an address.
 
@@ -16,7 +16,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::mm::munmap;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, geteuid, getrlimit};
 
 use super::super::super::mem::{errno, map_shared, may_file_be};
 
@@ -101,7 +101,13 @@ impl Shared {
     /// Uses memory that another process has made, if it is what it promised.
     pub(super) fn find(file: OwnedFd, nonce: &[u8; 16], proof: &[u8; 16]) -> Result<Self, Errno> {
         is_affordable(&file)?;
-        let len = fstat(&file)?.st_size;
+        let stat = fstat(&file)?;
+        // What this process may read, a peer of another user must not have read for it: the memory
+        // of others, by naming them as the process to fetch from.
+        if stat.st_uid != geteuid().as_raw() {
+            return Err(Errno::ACCESS);
+        }
+        let len = stat.st_size;
         if !may_file_be(FILE_LEN as u64) || usize::try_from(len) != Ok(FILE_LEN) {
             return Err(Errno::FBIG);
         }
