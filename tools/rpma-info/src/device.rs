@@ -103,12 +103,17 @@ fn describe(device: info::Device) -> Device {
 }
 
 fn check(devices: &[Device], findings: &mut Vec<Finding>) {
+    let none_works = devices.iter().all(|device| device.problem.is_some());
     for device in devices {
         let name = &device.name;
         if let Some(problem) = &device.problem {
             findings.push(Finding::new(
                 "device-unusable",
-                Severity::Problem,
+                if none_works {
+                    Severity::Problem
+                } else {
+                    Severity::Warning
+                },
                 format!("{name} cannot be used: {problem}"),
                 "the user needs access to /dev/infiniband/uverbs*, in a container the device itself (docker run --device /dev/infiniband/...)",
             ));

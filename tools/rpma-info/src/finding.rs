@@ -8,10 +8,12 @@ use std::env;
 use rpma::log::Level;
 use serde::Serialize;
 
+use crate::fabric::Fabric;
+
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
-    /// It does not work like this.
+    /// It does not work like this: what was asked for cannot be used.
     Problem,
     /// It works, but may not be what is meant, or fail later.
     Warning,
@@ -43,8 +45,9 @@ impl Finding {
 }
 
 /// Variables whose values the library does not understand.
-pub(crate) fn check_environment(findings: &mut Vec<Finding>) {
-    if let Some(value) = env::var_os("RPMA_SOFT_CARRIER")
+pub(crate) fn check_environment(fabric: &Fabric, findings: &mut Vec<Finding>) {
+    if fabric.chosen == Some("soft")
+        && let Some(value) = env::var_os("RPMA_SOFT_CARRIER")
         && !matches!(value.to_str(), Some("" | "auto" | "tcp" | "local"))
     {
         findings.push(Finding::new(

@@ -103,7 +103,7 @@ fn report(options: &Options) -> (String, u8) {
             devices,
         }
     });
-    finding::check_environment(&mut findings);
+    finding::check_environment(&fabric, &mut findings);
     let address = options.address.as_ref().map(|name| {
         let address = address::look(name, options.role, &fabric);
         usable &= address.usable;
@@ -115,6 +115,9 @@ fn report(options: &Options) -> (String, u8) {
         findings.extend(pmem.finding(&fabric));
         pmem
     });
+    usable &= findings
+        .iter()
+        .all(|finding| finding.severity != finding::Severity::Problem);
     let report = Report {
         tool: "rpma-info",
         version: env!("CARGO_PKG_VERSION"),
