@@ -56,7 +56,7 @@ pub(super) fn of(call: &str, number: c_int) -> &'static str {
         ) => " (something that was made with it still exists)",
 
         ("rdma_create_event_channel" | "rdma_create_id", ENODEV | ENOENT) => {
-            " (no RDMA device, or the kernel's module rdma_ucm is not there: see rpma-info; or a child of fork, which cannot use the software fabric)"
+            " (no RDMA device, or the kernel's module rdma_ucm is not there: see rpma-info)"
         }
         ("rdma_create_event_channel" | "rdma_create_id", EACCES | EPERM) => {
             " (may this user open /dev/infiniband/rdma_cm?)"

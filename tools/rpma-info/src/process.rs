@@ -102,6 +102,7 @@ fn find(pid: u32) -> Result<Statistics, String> {
         _ => format!("process {pid}: {error}"),
     };
     let prefix = format!("/memfd:{}", info::STATISTICS);
+    let mut is_child = false;
     for entry in fs::read_dir(&folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let is_ours = fs::read_link(&path)
@@ -116,13 +117,18 @@ fn find(pid: u32) -> Result<Statistics, String> {
         if own_number(pid) == Some(found.pid) {
             return Ok(found);
         }
-        return Err(format!(
-            "process {pid} is a child of one that uses the software fabric, which it cannot use itself"
-        ));
+        // A forked child has its parent's descriptors, and may have statistics of its own as well.
+        is_child = true;
     }
-    Err(format!(
-        "process {pid} does not use the software fabric (or another librpma than this project's)"
-    ))
+    Err(if is_child {
+        format!(
+            "process {pid} is a child of one that uses the software fabric, and has not used it itself"
+        )
+    } else {
+        format!(
+            "process {pid} does not use the software fabric (or another librpma than this project's)"
+        )
+    })
 }
 
 /// The number of a process in its own process namespace.
