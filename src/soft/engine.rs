@@ -38,9 +38,11 @@ pub(super) trait Source: Send + Sync {
     /// working at already.
     fn ready(self: Arc<Self>, readiness: Readiness, wait: bool);
 
-    /// Its carrier was looked at and is ready; `wait` as above.
-    fn looked(self: Arc<Self>, readiness: Readiness, wait: bool) {
+    /// Its carrier was looked at and is ready, or may be; `wait` as above. Returns whether there
+    /// was something.
+    fn looked(self: Arc<Self>, readiness: Readiness, wait: bool) -> bool {
         let _ = (readiness, wait);
+        false
     }
 
     /// A timer that was set with this purpose has expired.
@@ -82,6 +84,8 @@ struct PutOff {
 struct Watched {
     source: Arc<dyn Source>,
     carrier: Arc<dyn Carrier>,
+    /// For a socket, which is asked directly: what names it while it is not.
+    socket: Option<Token>,
     /// How often it was looked at since there was something.
     idle: AtomicU32,
 }
@@ -145,6 +149,8 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 const LOOKS_PER_SOCKETS: u64 = 16;
 /// How often a carrier is looked at in vain before it is put to rest while others are in use.
 const LOOKS_IN_VAIN: u32 = 1 << 16;
+/// Sockets that are asked directly at a time.
+const DIRECT_MAX: usize = 1;
 /// A thread that looks less often than this does not count as polling.
 const POLL_PERIOD_MICROS: u64 = 10;
 /// For how long that is watched.
@@ -404,21 +410,62 @@ impl Engine {
         carrier: &Arc<dyn Carrier>,
         wait: bool,
     ) {
-        let mut awake = self.awake.lock();
         carrier.stay_awake();
+        if self.add_awake(source, carrier, None) && !wait {
+            // Whoever polls may stop; then the engine has to look.
+            self.wake();
+        }
+    }
+
+    /// Has threads that poll ask a socket directly, unless they have enough to ask already: that is
+    /// cheaper than to have the kernel watch it.
+    pub(super) fn ask_directly(
+        &self,
+        source: &Arc<impl Source + 'static>,
+        carrier: &Arc<dyn Carrier>,
+        token: Token,
+    ) {
+        if self.add_awake(source, carrier, Some(token)) {
+            self.wake();
+        }
+    }
+
+    /// False if it is looked at already, or cannot be.
+    fn add_awake(
+        &self,
+        source: &Arc<impl Source + 'static>,
+        carrier: &Arc<dyn Carrier>,
+        socket: Option<Token>,
+    ) -> bool {
+        let mut awake = self.awake.lock();
         if awake.iter().any(|w| Arc::ptr_eq(&w.carrier, carrier)) {
-            return;
+            return false;
+        }
+        if let Some(token) = socket {
+            if awake.iter().filter(|w| w.socket.is_some()).count() >= DIRECT_MAX {
+                return false;
+            }
+            self.mute(carrier.fd(), token);
         }
         Arc::make_mut(&mut awake).push(Arc::new(Watched {
             source: Arc::clone(source) as Arc<dyn Source>,
             carrier: Arc::clone(carrier),
+            socket,
             idle: AtomicU32::new(0),
         }));
         self.any_awake.store(true, Ordering::Relaxed);
-        drop(awake);
-        if !wait {
-            // Whoever polls may stop; then the engine has to look.
-            self.wake();
+        true
+    }
+
+    /// Has a carrier tell by itself, if it has nothing to do.
+    fn put_to_rest(&self, watched: &Watched) -> bool {
+        match watched.socket {
+            // It tells at once if there is something.
+            Some(token) => {
+                self.rewatch(watched.carrier.fd(), token, false);
+                true
+            }
+            None => watched.carrier.rest(),
         }
     }
 
@@ -450,19 +497,21 @@ impl Engine {
         let mut found = false;
         let mut in_vain = false;
         for watched in all.iter() {
-            let (readable, writable) = watched.carrier.look();
-            if readable || writable {
+            let (readable, writable) = match watched.socket {
+                Some(_) => (true, false),
+                None => watched.carrier.look(),
+            };
+            let readiness = Readiness { readable, writable };
+            if (readable || writable) && Arc::clone(&watched.source).looked(readiness, wait) {
                 found = true;
                 watched.idle.store(0, Ordering::Relaxed);
-                let readiness = Readiness { readable, writable };
-                Arc::clone(&watched.source).looked(readiness, wait);
             } else {
                 in_vain |= watched.idle.fetch_add(1, Ordering::Relaxed) >= LOOKS_IN_VAIN;
             }
         }
         if in_vain {
             self.retain_awake(|w| {
-                w.idle.load(Ordering::Relaxed) < LOOKS_IN_VAIN || !w.carrier.rest()
+                w.idle.load(Ordering::Relaxed) < LOOKS_IN_VAIN || !self.put_to_rest(w)
             });
         }
         found
@@ -473,7 +522,7 @@ impl Engine {
         if !self.any_awake.load(Ordering::Relaxed) {
             return true;
         }
-        self.retain_awake(|w| !w.carrier.rest());
+        self.retain_awake(|w| !self.put_to_rest(w));
         !self.any_awake.load(Ordering::Relaxed)
     }
 

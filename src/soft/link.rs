@@ -588,6 +588,15 @@ pub(super) struct Rx {
     uses: Vec<RegionUse>,
 }
 
+/// What a call of the carrier has brought.
+enum Received {
+    Nothing,
+    /// Something, and there is no more at the moment.
+    Some,
+    /// So much that there may be more.
+    Full,
+}
+
 /// Why a connection has to end.
 enum End {
     Closed,
@@ -715,6 +724,8 @@ impl Qp {
             return;
         };
         if !carrier.is_polled() {
+            // In this order: whoever puts the carrier to rest does not know that there is a wait.
+            engine.neglect(carrier);
             engine.rewatch(carrier.fd(), token, true);
         } else if let Some(this) = self.this.upgrade() {
             carrier.pause();
@@ -870,34 +881,44 @@ impl Qp {
         self.attend(rx, tx);
     }
 
-    /// Receives and handles what has arrived.
-    fn receive_all(&self, rx: &mut Rx, wait: bool) {
+    /// Receives and handles what has arrived. Returns whether there was anything.
+    fn receive_all(&self, rx: &mut Rx, wait: bool) -> bool {
         let Some(carrier) = self.tx.lock().carrier.clone() else {
-            return;
+            return false;
         };
         let Some(mut borrowed) = Borrowed::take() else {
             diag::warn(format_args!("no memory for a receive buffer"));
-            return;
+            return false;
         };
         let Some(scratch) = borrowed.get() else {
-            return;
+            return false;
         };
         let mut result = Ok(());
+        let mut any = false;
         rx.delivered = false;
         for _ in 0..ROUNDS {
             match self.receive_some(rx, &*carrier, scratch) {
-                Ok(true) => {}
-                Ok(false) => break,
+                Ok(Received::Full) => any = true,
+                Ok(Received::Some) => {
+                    any = true;
+                    break;
+                }
+                Ok(Received::Nothing) => break,
                 Err(end) => {
                     result = Err(end);
                     break;
                 }
             }
         }
+        if result.is_ok() && !any {
+            return false;
+        }
         let mut tx = self.tx.lock();
         match result {
             // The program may have an answer that the acknowledgment can go with.
-            Ok(()) if rx.delivered && !wait && !carrier.is_polled() && self.put_off() => return,
+            Ok(()) if rx.delivered && !wait && !carrier.is_polled() && self.put_off() => {
+                return true;
+            }
             Ok(()) => {}
             Err(End::Overrun) => {
                 diag::warn(format_args!("completion queue of QP {} overrun", self.num));
@@ -916,21 +937,22 @@ impl Qp {
                 // What was still to be sent (an acknowledgment of the last requests) may go.
                 self.pump(&mut tx);
                 self.lose(rx, &mut tx);
-                return;
+                return true;
             }
         }
         if self.pump(&mut tx) {
             self.attend(rx, &mut tx);
         }
+        true
     }
 
-    /// One call of the carrier. Returns whether there may be more.
+    /// One call of the carrier.
     fn receive_some(
         &self,
         rx: &mut Rx,
         carrier: &dyn Carrier,
         scratch: &mut Scratch,
-    ) -> Result<bool, End> {
+    ) -> Result<Received, End> {
         rx.list.0.clear();
         rx.uses.clear();
         let mut direct = 0;
@@ -950,7 +972,7 @@ impl Qp {
         if gone {
             rx.uses.clear();
             self.payload_fault(rx)?;
-            return Ok(true);
+            return Ok(Received::Full);
         }
         let buffer = scratch.iovec();
         let room = direct + buffer.iov_len;
@@ -961,11 +983,11 @@ impl Qp {
         let n = match result {
             Ok(0) => return Err(End::Closed),
             Ok(n) => n,
-            Err(Errno::AGAIN) => return Ok(false),
-            Err(Errno::INTR) => return Ok(true),
+            Err(Errno::AGAIN) => return Ok(Received::Nothing),
+            Err(Errno::INTR) => return Ok(Received::Full),
             Err(Errno::FAULT) if direct > 0 => {
                 self.payload_fault(rx)?;
-                return Ok(true);
+                return Ok(Received::Full);
             }
             Err(_) => return Err(End::Closed),
         };
@@ -974,7 +996,11 @@ impl Qp {
             self.advance(rx, placed)?;
         }
         self.parse(rx, scratch, n - placed)?;
-        Ok(n == room)
+        Ok(if n == room {
+            Received::Full
+        } else {
+            Received::Some
+        })
     }
 
     /// Handles the first `len` bytes of the buffer.
@@ -1572,7 +1598,9 @@ impl Qp {
         }
     }
 
-    fn progress(&self, rx: &mut Rx, readiness: Readiness, wait: bool) {
+    /// Returns whether something was sent or received.
+    fn progress(&self, rx: &mut Rx, readiness: Readiness, wait: bool) -> bool {
+        let mut done = readiness.writable;
         if readiness.writable {
             let mut tx = self.tx.lock();
             if std::mem::take(&mut tx.blocked)
@@ -1588,8 +1616,9 @@ impl Qp {
             }
         }
         if readiness.readable && !rx.closed {
-            self.receive_all(rx, wait);
+            done |= self.receive_all(rx, wait);
         }
+        done
     }
 }
 
@@ -1598,18 +1627,27 @@ impl Source for Qp {
         let Some(mut rx) = self.receiver(wait) else {
             return;
         };
-        let polled = self.tx.lock().carrier.clone().filter(|c| c.is_polled());
-        if let (Some(carrier), Ok(engine)) = (polled, engine()) {
-            carrier.woken();
-            engine.attend(&self, &carrier, wait);
-            readiness.writable = carrier.look().1;
+        let (carrier, token, blocked) = {
+            let tx = self.tx.lock();
+            (tx.carrier.clone(), tx.token, tx.blocked)
+        };
+        if let (Some(carrier), Some(token), Ok(engine)) = (carrier, token, engine()) {
+            if carrier.is_polled() {
+                carrier.woken();
+                engine.attend(&self, &carrier, wait);
+                readiness.writable = carrier.look().1;
+            } else if !wait && !blocked {
+                engine.ask_directly(&self, &carrier, token);
+            }
         }
         self.progress(&mut rx, readiness, wait);
     }
 
-    fn looked(self: Arc<Self>, readiness: Readiness, wait: bool) {
-        if let Some(mut rx) = self.receiver(wait) {
-            self.progress(&mut rx, readiness, wait);
+    fn looked(self: Arc<Self>, readiness: Readiness, wait: bool) -> bool {
+        match self.receiver(wait) {
+            Some(mut rx) => self.progress(&mut rx, readiness, wait),
+            // Another thread is at it.
+            None => true,
         }
     }
 
