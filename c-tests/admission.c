@@ -2,8 +2,8 @@
 /* Copyright 2026, The rpma developers */
 
 /*
- * admission.c - whom the software fabric lets in: RPMA_SOFT_ALLOW, RPMA_SOFT_MAX_CONNECTIONS, and the address that the program
- * told it to listen on. Over RDMA these variables mean nothing.
+ * admission.c - whom the software fabric lets in: RPMA_SOFT_ALLOW, RPMA_SOFT_MAX_CONNECTIONS, RPMA_SOFT_MAX_HANDSHAKES, and the
+ * address that the program told it to listen on. Over RDMA these variables mean nothing.
  */
 
 #include <arpa/inet.h>
@@ -180,6 +180,58 @@ max_connections_client(struct side *side)
 	OK(rpma_peer_delete(&peer));
 }
 
+/* Sockets that say nothing: with one more than are allowed, the oldest is closed; who asks for a connection is served. */
+static void
+max_handshakes_server(struct side *side)
+{
+	struct rpma_peer *peer;
+	struct rpma_conn *conn;
+	struct rpma_ep *ep;
+	char port[8];
+
+	only_on_the_software_fabric(side->addr);
+	if (strchr(side->addr, ':') != NULL)
+		check_skip("%s is no IPv4 address", side->addr);
+	CHECK_INT(setenv("RPMA_SOFT_MAX_HANDSHAKES", "2", 1), 0);
+	peer = peer_on(side->addr);
+	ep = listen_on(peer, side->addr, port);
+	give(side, 0, port, sizeof(port));
+	conn = accept_one(ep, NULL, NULL, 0);
+	part_after(&conn);
+	OK(rpma_ep_shutdown(&ep));
+	OK(rpma_peer_delete(&peer));
+}
+
+static void
+max_handshakes_client(struct side *side)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET};
+	struct rpma_peer *peer;
+	struct rpma_conn *conn;
+	int silent[5];
+	char port[8], byte;
+
+	only_on_the_software_fabric(side->addr);
+	if (strchr(side->addr, ':') != NULL)
+		check_skip("%s is no IPv4 address", side->addr);
+	CHECK_INT(inet_pton(AF_INET, side->addr, &to.sin_addr), 1);
+	peer = peer_on(side->addr);
+	take(side, 0, port, sizeof(port));
+	to.sin_port = htons((uint16_t)atoi(port));
+	for (int i = 0; i < 5; i++) {
+		silent[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		CHECK(silent[i] >= 0);
+		CHECK_INT(connect(silent[i], (struct sockaddr *)&to, sizeof(to)), 0);
+	}
+	for (int i = 0; i < 3; i++)
+		CHECK_INT(read(silent[i], &byte, 1), 0);
+	conn = connect_to(peer, side->addr, port, NULL, NULL, 0);
+	part(&conn);
+	for (int i = 0; i < 5; i++)
+		CHECK_INT(close(silent[i]), 0);
+	OK(rpma_peer_delete(&peer));
+}
+
 /* Whether somebody listens at an IPv4 address and port. */
 static bool
 is_listened_on(uint32_t addr, const char *port)
@@ -242,6 +294,7 @@ static const struct test tests[] = {
 	PAIR(allow),
 	LOCAL(nonsense),
 	PAIR(max_connections),
+	PAIR(max_handshakes),
 	LOCAL(only_where_told),
 	END,
 };
