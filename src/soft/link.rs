@@ -53,7 +53,7 @@ const RNR_TIMER: Duration = Duration::from_micros(655_360);
 const RNR_FOREVER: u8 = 7;
 
 /// Payload up to this length is not worth a system call that copies it, where one is not needed.
-const SHORT: u64 = 512;
+const SHORT: u64 = LEND_MIN as u64;
 /// Looks whether such payload is there that cost less than to have the kernel copy all.
 const SHORT_LOOKS: u32 = 3;
 /// Payload from this length on is fetched by the receiver where it can.

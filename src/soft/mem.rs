@@ -301,8 +301,8 @@ pub(super) fn is_readable(addr: u64, len: u64) -> bool {
     true
 }
 
-/// Whether a range of at most a page's length can be read: by the cheapest of all system calls that
-/// read memory. An unknown operation on the signal mask is refused, but only after the mask that it
+/// Whether a range of a few pages can be read: by the cheapest of all system calls that read memory,
+/// one for each page. An unknown operation on the signal mask is refused, but only after the mask that it
 /// comes with was read.
 pub(super) fn is_readable_short(addr: u64, len: u64) -> bool {
     const WORD: u64 = 8;
@@ -326,7 +326,18 @@ pub(super) fn is_readable_short(addr: u64, len: u64) -> bool {
         return false;
     };
     // A null pointer would mean that there is no mask.
-    addr >= WORD && can_read(addr) && (addr / page_size() == last / page_size() || can_read(last))
+    if addr < WORD || !can_read(addr) {
+        return false;
+    }
+    let page = page_size();
+    let mut next = (addr & !(page - 1)).saturating_add(page);
+    while next <= last {
+        if !can_read(next) {
+            return false;
+        }
+        next = next.saturating_add(page);
+    }
+    true
 }
 
 /// Stores 8 bytes at an aligned address in one go.
@@ -442,6 +453,8 @@ mod tests {
             two
         };
         assert!(is_readable_short(two, size));
+        assert!(!is_readable_short(two, size + 1));
+        assert!(!is_readable_short(two - 3 * size, 4 * size + 1));
         assert!(is_readable_short(two + size - 1, 1));
         assert!(!is_readable_short(two + size - 4, 8));
         assert!(!is_readable_short(two + size, 1));
