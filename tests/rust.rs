@@ -100,5 +100,7 @@ fn completions_tell_what_came() {
         let mut bytes = [0; 5];
         inbox.load(0, &mut bytes).unwrap();
         assert_eq!(&bytes, b"hello");
+        // The other side has work to do until it ends the connection.
+        assert_eq!(connection.next_event(), Ok(ConnEvent::Closed));
     });
 }
