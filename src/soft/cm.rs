@@ -446,19 +446,17 @@ impl Id {
             refuse(&socket, REASON_CONSUMER, PrivateData::default());
             return Err(Errno::INVAL);
         };
-        let found = match (state.peer_meeting, choice) {
-            (_, Choice::Tcp) | (None, Choice::Auto) => None,
-            // Who is elsewhere does not get to say what is opened here.
-            (Some(_), _) if !state.is_one_host() => None,
-            (Some(offer), _) => match Found::look(&offer) {
-                Ok(found) => Some(found),
-                Err(e) => {
-                    diag::debug(format_args!("the peer's memory cannot be shared: {e}"));
-                    None
-                }
-            },
-            (None, Choice::Local) => None,
-        };
+        // Who is elsewhere does not get to say what is opened here.
+        let offer = state
+            .peer_meeting
+            .filter(|_| choice != Choice::Tcp && state.is_one_host());
+        let found = offer.and_then(|offer| {
+            Found::look(&offer)
+                .inspect_err(|e| {
+                    diag::debug(format_args!("the peer's memory cannot be shared: {e}"))
+                })
+                .ok()
+        });
         if found.is_none() && choice == Choice::Local {
             diag::warn(format_args!("{NO_LOCAL}"));
             state.phase = Phase::Over;
@@ -948,13 +946,11 @@ impl Id {
         };
         let observer: Weak<Id> = Weak::clone(&self.this);
         qp.set_observer(observer);
+        let name = carrier.name();
         diag::debug(format_args!(
             "QP {}: connected to QP {} of the peer, by {}",
-            qp.num,
-            peer.qp_num,
-            carrier.name()
+            qp.num, peer.qp_num, name
         ));
-        let name = carrier.name();
         qp.stats
             .connected(state.source, state.destination, peer.qp_num, name);
         qp.connect(carrier, &agreement, first)?;
