@@ -588,6 +588,38 @@ pub(super) struct Rx {
     uses: Vec<RegionUse>,
 }
 
+impl Rx {
+    /// What is left of the current frame's payload is dropped.
+    fn drop_payload(&mut self) {
+        self.target = Target::Drop;
+        self.parts.clear();
+    }
+
+    /// The current frame comes to nothing.
+    fn drop_frame(&mut self) {
+        self.header = None;
+        self.drop_payload();
+    }
+
+    /// Makes the parts that come after the first `done` bytes the list, and holds their regions.
+    /// Returns the list's length; `None`, with nothing held, if one of them is gone.
+    fn hold_parts(&mut self, done: u64) -> Option<usize> {
+        self.list.0.clear();
+        self.uses.clear();
+        let mut len = 0;
+        for part in clip_parts(&self.parts, done) {
+            let Some(guard) = part.region.enter() else {
+                self.uses.clear();
+                return None;
+            };
+            self.uses.push(guard);
+            self.list.push(part.addr, part.len as usize);
+            len += part.len as usize;
+        }
+        Some(len)
+    }
+}
+
 /// What a call of the carrier has brought.
 enum Received {
     Nothing,
@@ -787,9 +819,7 @@ impl Qp {
                 let _ = self.recv_cq.push(wc, true);
             }
         }
-        rx.target = Target::Drop;
-        rx.parts.clear();
-        rx.header = None;
+        rx.drop_frame();
         tx.replies.silence();
         tx.drop_requests();
         tx.take_back_requests();
@@ -834,8 +864,7 @@ impl Qp {
 
     fn drop_carrier(&self, rx: &mut Rx, tx: &mut Tx) -> bool {
         rx.closed = true;
-        rx.target = Target::Drop;
-        rx.parts.clear();
+        rx.drop_payload();
         tx.out.clear();
         tx.control.clear();
         let Some(carrier) = tx.carrier.take() else {
@@ -856,9 +885,7 @@ impl Qp {
     /// For a queue pair that is destroyed: nothing of its memory is touched any more.
     pub(super) fn abandon(&self, rx: &mut Rx, tx: &mut Tx, tell: bool) {
         rx.receiving = false;
-        rx.header = None;
-        rx.target = Target::Drop;
-        rx.parts.clear();
+        rx.drop_frame();
         tx.replies.silence();
         if tx.is_request_half_sent() {
             // The frame cannot be finished, so the stream cannot go on.
@@ -954,25 +981,15 @@ impl Qp {
         scratch: &mut Scratch,
     ) -> Result<Received, End> {
         rx.list.0.clear();
-        rx.uses.clear();
         let mut direct = 0;
-        let mut gone = false;
         if rx.target == Target::Place && !rx.lent {
-            for part in clip_parts(&rx.parts, rx.done) {
-                match part.region.enter() {
-                    Some(guard) => {
-                        rx.uses.push(guard);
-                        rx.list.push(part.addr, part.len as usize);
-                        direct += part.len as usize;
-                    }
-                    None => gone = true,
+            match rx.hold_parts(rx.done) {
+                Some(len) => direct = len,
+                None => {
+                    self.payload_fault(rx)?;
+                    return Ok(Received::Full);
                 }
             }
-        }
-        if gone {
-            rx.uses.clear();
-            self.payload_fault(rx)?;
-            return Ok(Received::Full);
         }
         let buffer = scratch.iovec();
         let room = direct + buffer.iov_len;
@@ -1087,20 +1104,7 @@ impl Qp {
             lending.decline(reference);
             return Ok(());
         }
-        rx.list.0.clear();
-        rx.uses.clear();
-        let mut gone = false;
-        for part in &rx.parts {
-            match part.region.enter() {
-                Some(guard) => {
-                    rx.uses.push(guard);
-                    rx.list.push(part.addr, part.len as usize);
-                }
-                None => gone = true,
-            }
-        }
-        if gone {
-            rx.uses.clear();
+        if rx.hold_parts(0).is_none() {
             lending.decline(reference);
             return self.payload_fault(rx);
         }
@@ -1111,7 +1115,10 @@ impl Qp {
             Ok(()) => Ok(()),
             Err(Errno::FAULT) => {
                 lending.decline(reference);
-                let ours = rx.parts.iter().all(|part| is_writable(part.addr, part.len));
+                let ours = rx
+                    .parts
+                    .iter()
+                    .all(|part| mem::is_accessible(part.addr, part.len, true));
                 if ours {
                     self.source_fault(rx)
                 } else {
@@ -1127,17 +1134,13 @@ impl Qp {
     fn source_fault(&self, rx: &mut Rx) -> Result<(), End> {
         match rx.header {
             Some(header) if header.kind == Kind::ReadData => {
-                rx.header = None;
-                rx.target = Target::Drop;
-                rx.parts.clear();
+                rx.drop_frame();
                 self.answer_fault(rx, header.seq, Status::RemoteAccess)
             }
             Some(header) => {
                 // It is the peer's fault, or the peer is in error and says why right behind: that
                 // is what this side's requests have to end with.
-                rx.header = None;
-                rx.target = Target::Drop;
-                rx.parts.clear();
+                rx.drop_frame();
                 rx.inbound.stop();
                 let mut tx = self.tx.lock();
                 tx.replies.refuse(header.seq, NakCode::RequesterMemory);
@@ -1156,8 +1159,7 @@ impl Qp {
         rx.header = Some(header);
         rx.left = header.payload_len() as usize;
         rx.done = 0;
-        rx.target = Target::Drop;
-        rx.parts.clear();
+        rx.drop_payload();
         if header.kind.is_request() {
             self.begin_request(rx, &header)?;
         } else {
@@ -1277,9 +1279,7 @@ impl Qp {
         }
         tx.replies.refuse(seq, code);
         self.enter_error(rx, &mut tx, Status::Flushed, false);
-        rx.header = None;
-        rx.target = Target::Drop;
-        rx.parts.clear();
+        rx.drop_frame();
     }
 
     /// Payload cannot be stored where it belongs.
@@ -1290,9 +1290,7 @@ impl Qp {
         };
         match header.kind {
             Kind::ReadData => {
-                rx.header = None;
-                rx.target = Target::Drop;
-                rx.parts.clear();
+                rx.drop_frame();
                 self.local_fault(rx, header.seq)?;
             }
             Kind::Send | Kind::SendImm => self.refuse(
@@ -1327,8 +1325,7 @@ impl Qp {
         let Some(header) = rx.header.take() else {
             return Ok(());
         };
-        rx.target = Target::Drop;
-        rx.parts.clear();
+        rx.drop_payload();
         if !header.kind.is_request() || !header.is_last() {
             return Ok(());
         }
@@ -1693,11 +1690,6 @@ fn is_disk_flush(header: &Header, len: u64) -> bool {
     header.kind == Kind::Flush
         && header.code & wire::FLUSH_PERSISTENT != 0
         && (header.code & wire::FLUSH_WHOLE_REGION != 0 || header.wide() >= len)
-}
-
-/// Whether the kernel could write to the range.
-fn is_writable(addr: u64, len: u64) -> bool {
-    mem::touch(addr, len, true).unwrap_or_else(|| mem::is_mapped(addr, len))
 }
 
 /// The parts that come after the first `done` bytes.

@@ -258,6 +258,11 @@ pub(super) fn touch(addr: u64, len: u64, for_writing: bool) -> Option<bool> {
     }
 }
 
+/// Whether the pages of a range can be accessed, as well as the kernel can tell.
+pub(super) fn is_accessible(addr: u64, len: u64, for_writing: bool) -> bool {
+    touch(addr, len, for_writing).unwrap_or_else(|| is_mapped(addr, len))
+}
+
 /// As [`touch`] for writing, by a way that every kernel knows: an atomic addition of nothing.
 fn touch_by_futex(addr: u64) -> bool {
     const FUTEX_WAKE_OP_PRIVATE: libc::c_int = 5 | 128;

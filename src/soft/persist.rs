@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader};
 use std::sync::OnceLock;
 use std::sync::atomic::{Ordering, fence};
 
-use super::mem::{Fault, is_mapped, page_size, touch};
+use super::mem::{Fault, is_accessible, page_size};
 
 /// The parts of a region that are persistent memory mapped directly: durable once they have left
 /// the CPU's caches. In order, and not overlapping.
@@ -190,7 +190,7 @@ fn write_back(from: u64, to: u64) -> Result<(), Fault> {
 
     // Mapped, and with files behind it that are long enough; where the kernel cannot be asked for
     // that, the next best look must do.
-    if !touch(from, to - from, false).unwrap_or_else(|| is_mapped(from, to - from)) {
+    if !is_accessible(from, to - from, false) {
         return Err(Fault);
     }
     let mut line = from & !(CACHE_LINE - 1);
