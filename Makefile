@@ -190,7 +190,10 @@ check-man: ## the manual pages, as mandoc and groff see them
 install: $(SO) $(INFO) ## install under PREFIX (/usr/local), rpma-perf only after make perf; LIBDIR, INCLUDEDIR, BINDIR, MANDIR and DESTDIR are honoured
 	$(INSTALL) -d $(to_lib) $(to_include) $(to_pkgconfig) $(to_cmake) $(to_bin) $(to_man)/man1 $(to_man)/man3 $(to_man)/man7
 	$(INSTALL) -m 755 $(INFO) $(to_bin)/rpma-info
-	if [ -e $(PERF).installed ]; then $(INSTALL) -m 755 $(PERF).installed $(to_bin)/rpma-perf; fi
+	if [ -e $(PERF).installed ]; then \
+		$(INSTALL) -m 755 $(PERF).installed $(to_bin)/rpma-perf && \
+		$(INSTALL) -m 644 tools/rpma-perf/rpma-perf.1 $(to_man)/man1; \
+	fi
 	$(if $(STRIP),$(STRIP) $(to_bin)/rpma-*)
 	$(INSTALL) -m 644 tools/rpma-info/rpma-info.1 $(to_man)/man1
 	$(INSTALL) -m 644 man/*.3 $(to_man)/man3
@@ -208,7 +211,7 @@ install: $(SO) $(INFO) ## install under PREFIX (/usr/local), rpma-perf only afte
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
 
 uninstall: ## remove what install put down
-	rm -f $(to_bin)/rpma-info $(to_bin)/rpma-perf $(to_man)/man1/rpma-info.1
+	rm -f $(to_bin)/rpma-info $(to_bin)/rpma-perf $(to_man)/man1/rpma-info.1 $(to_man)/man1/rpma-perf.1
 	rm -f $(patsubst man/%,$(to_man)/man3/%,$(wildcard man/*.3)) $(patsubst man/%,$(to_man)/man7/%,$(wildcard man/*.7))
 	rm -f $(to_lib)/librpma.so $(to_lib)/$(SONAME) $(to_include)/librpma.h $(to_pkgconfig)/librpma.pc
 	rm -f $(to_cmake)/librpma-config.cmake $(to_cmake)/librpma-config-version.cmake

@@ -46,6 +46,7 @@ static const char help[] =
 "  --json FILE         the results as JSON; - is standard output, then without a table\n"
 "  --svg FILE          a chart of the median latency\n"
 "  -q, --quiet         no progress, no table\n"
+"  -h, --help          this text\n"
 "\n"
 "Latency is in microseconds, from posting an operation until its end; for send it is the round trip. After each measurement all\n"
 "bytes are compared on one side with what the other one sent.\n"
