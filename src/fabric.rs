@@ -32,7 +32,7 @@ static SYSTEM: OnceLock<Provider> = OnceLock::new();
 
 /// What `RPMA_FABRIC` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+pub(crate) enum Wish {
     Auto,
     Verbs,
     Soft,
@@ -168,7 +168,8 @@ pub(crate) fn system() -> Result<&'static Provider, LoadError> {
     Ok(SYSTEM.get_or_init(|| loaded))
 }
 
-fn wish_of(value: &[u8]) -> Option<Wish> {
+/// A value of `RPMA_FABRIC`; `None` if it means nothing.
+pub(crate) fn wish_of(value: &[u8]) -> Option<Wish> {
     match value {
         b"" | b"auto" => Some(Wish::Auto),
         b"verbs" => Some(Wish::Verbs),

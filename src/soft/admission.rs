@@ -75,11 +75,25 @@ impl Drop for Admitted {
 impl Admission {
     /// What the environment says.
     pub(super) fn from_environment() -> Result<Self, BadSetting> {
-        let allowed = env::text(c"RPMA_SOFT_ALLOW").map(|text| networks(&text));
+        Self::from_texts(
+            env::text(c"RPMA_SOFT_ALLOW").as_deref(),
+            env::text(c"RPMA_SOFT_MAX_HANDSHAKES").as_deref(),
+            env::text(c"RPMA_SOFT_MAX_CONNECTIONS").as_deref(),
+        )
+    }
+
+    /// What the variables say, in the order of the table above.
+    pub(super) fn from_texts(
+        allowed: Option<&str>,
+        handshakes: Option<&str>,
+        connections: Option<&str>,
+    ) -> Result<Self, BadSetting> {
+        let handshakes = handshakes.map(|text| number("RPMA_SOFT_MAX_HANDSHAKES", text));
+        let connections = connections.map(|text| number("RPMA_SOFT_MAX_CONNECTIONS", text));
         Ok(Admission {
-            allowed: allowed.transpose()?,
-            handshakes: limit("RPMA_SOFT_MAX_HANDSHAKES", c"RPMA_SOFT_MAX_HANDSHAKES")?,
-            connections: limit("RPMA_SOFT_MAX_CONNECTIONS", c"RPMA_SOFT_MAX_CONNECTIONS")?,
+            allowed: allowed.map(networks).transpose()?,
+            handshakes: handshakes.transpose()?,
+            connections: connections.transpose()?,
         })
     }
 
@@ -167,12 +181,6 @@ fn networks(text: &str) -> Result<Vec<Network>, BadSetting> {
     text.split(',')
         .map(|part| Network::parse(part.trim()).ok_or_else(|| bad(part)))
         .collect()
-}
-
-fn limit(name: &'static str, variable: &std::ffi::CStr) -> Result<Option<usize>, BadSetting> {
-    env::text(variable)
-        .map(|text| number(name, &text))
-        .transpose()
 }
 
 fn number(variable: &'static str, text: &str) -> Result<usize, BadSetting> {

@@ -16,6 +16,8 @@ use super::{addrinfo, provider};
 mod abuse;
 mod connections;
 pub mod feed;
+pub mod handshake;
+pub mod settings;
 mod traffic;
 
 const ALL_RIGHTS: u32 = 0b111 | 0x300;

@@ -24,18 +24,9 @@ pub(crate) fn var(name: &CStr) -> Option<Value> {
     if found.is_null() {
         return None;
     }
-    let mut value = Value {
-        bytes: [0; 64],
-        len: 0,
-    };
     // SAFETY: what is not null is a string; it is copied at once, since changing the environment
     // may end it.
-    let found = unsafe { CStr::from_ptr(found) }.to_bytes();
-    for (to, from) in value.bytes.iter_mut().zip(found) {
-        *to = *from;
-        value.len += 1;
-    }
-    Some(value)
+    Some(Value::new(unsafe { CStr::from_ptr(found) }))
 }
 
 /// A variable's whole value, for a caller who may allocate: as [`var`], but of any length. What is
@@ -56,6 +47,18 @@ pub(crate) fn text(name: &CStr) -> Option<String> {
 }
 
 impl Value {
+    pub(crate) fn new(text: &CStr) -> Self {
+        let mut value = Value {
+            bytes: [0; 64],
+            len: 0,
+        };
+        for (to, from) in value.bytes.iter_mut().zip(text.to_bytes()) {
+            *to = *from;
+            value.len += 1;
+        }
+        value
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }

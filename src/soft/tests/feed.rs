@@ -7,25 +7,23 @@ use super::*;
 use rdma_sys::rdma_cm_event_type::*;
 
 /// Stands for the key of the region in the bytes, which is another one in each run.
-const KEY: [u8; 4] = *b"KEY!";
+const KEY: &[u8; 4] = b"KEY!";
 /// Stands for the address of the region.
-const ADDRESS: [u8; 8] = *b"ADDRESS!";
+const ADDRESS: &[u8; 8] = b"ADDRESS!";
 
-/// The bytes with what stands for key and address replaced by the real ones.
-fn bound_to(memory: &Memory, bytes: &[u8]) -> Vec<u8> {
+/// The bytes with each mark replaced by what it stands for, which has the same length.
+pub(super) fn bound(bytes: &[u8], marks: &[(&[u8], &[u8])]) -> Vec<u8> {
     let mut bound = bytes.to_vec();
-    let mut replace = |mark: &[u8], real: &[u8]| {
+    for (mark, real) in marks {
         let mut from = 0;
         while let Some(at) = bound
             .get(from..)
-            .and_then(|rest| rest.windows(mark.len()).position(|w| w == mark))
+            .and_then(|rest| rest.windows(mark.len()).position(|w| w == *mark))
         {
             bound[from + at..from + at + mark.len()].copy_from_slice(real);
             from += at + mark.len();
         }
-    };
-    replace(&KEY, &memory.key().to_le_bytes());
-    replace(&ADDRESS, &memory.addr().to_le_bytes());
+    }
     bound
 }
 
@@ -42,8 +40,10 @@ pub fn feed(bytes: &[u8]) {
     for wr_id in 0..2 {
         assert_eq!(end.post_recv(wr_id, &mut [memory.sge(0, 64)]), 0);
     }
+    let (key, addr) = (memory.key().to_le_bytes(), memory.addr().to_le_bytes());
+    let bytes = bound(bytes, &[(KEY, &key), (ADDRESS, &addr)]);
     // The other side may end the connection in the middle.
-    let _ = raw.0.write_all(&bound_to(&memory, bytes));
+    let _ = raw.0.write_all(&bytes);
     let _ = raw.0.shutdown(std::net::Shutdown::Write);
     end.events.expect(RDMA_CM_EVENT_DISCONNECTED);
     let events = end.events;
@@ -55,8 +55,9 @@ pub fn feed(bytes: &[u8]) {
     listener.close();
 }
 
+/// What a target of the fuzzer begins with.
 #[cfg(test)]
-fn seeds(target: &str) -> Vec<Vec<u8>> {
+pub(super) fn seeds(target: &str) -> Vec<Vec<u8>> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("fuzz/seeds")
         .join(target);

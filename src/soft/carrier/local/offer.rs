@@ -45,7 +45,7 @@ impl Choice {
             .ok_or(Errno::INVAL)
     }
 
-    fn parse(value: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(value: &[u8]) -> Option<Self> {
         match value {
             b"auto" | b"" => Some(Choice::Auto),
             b"tcp" => Some(Choice::Tcp),
