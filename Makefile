@@ -20,6 +20,8 @@ ADDR ?=
 TIMEOUT ?= 1800
 # How long crash, model and soak of trust take, each, in seconds.
 TRUST_SECONDS ?= 60
+# How long each target of fuzz takes, in seconds.
+FUZZ_SECONDS ?= 60
 
 CARGO ?= packaging/cargo
 DEPS ?= packaging/deps
@@ -168,6 +170,10 @@ trust: check-deps all ## kills, random histories, long runs: TRUST_SECONDS for e
 check-sanitize: check-deps all ## the C tests with AddressSanitizer, ThreadSanitizer and memcheck, the pure parts in Miri
 	CARGO=$(CARGO) c-tests/trust/sanitize
 
+fuzz: ## a fuzzer's bytes for what reads a peer's or the operator's, and what of the sources they reach: FUZZ_SECONDS for each target (60)
+	@$(DEPS) build fuzz
+	fuzz/run --seconds $(FUZZ_SECONDS) --coverage
+
 check-trust-quick: check-deps all
 	RPMA_FABRIC=soft $(RUN) c-tests/trust/run --quick
 
@@ -237,4 +243,4 @@ clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
 .PHONY: help all deps demo demo-deps perf bench bench-docs bench-build check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-info check-docs check-docs-all check-softverbs check-examples check-rdma \
-	check-original conformance check-fault check-supply trust check-trust-quick check-sanitize header man check-man install uninstall deb check-packaging rpm check-rpm clean
+	check-original conformance check-fault check-supply trust fuzz check-trust-quick check-sanitize header man check-man install uninstall deb check-packaging rpm check-rpm clean

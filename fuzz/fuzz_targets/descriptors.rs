@@ -3,7 +3,7 @@
 
 //! Both descriptor decoders on any bytes: what is taken is taken as it is, nothing panics.
 //!
-//! `cargo +nightly fuzz run descriptors`
+//! `fuzz/run descriptors`
 
 #![no_main]
 

@@ -4,7 +4,7 @@
 //! The decoders of the software fabric's wire format on any bytes: what is taken means the same
 //! when it is sent again, nothing panics.
 //!
-//! `cargo +nightly fuzz run frames fuzz/corpus/frames fuzz/seeds/responder`
+//! `fuzz/run frames`
 
 #![no_main]
 

@@ -4,7 +4,7 @@
 //! The connection manager of the software fabric: a peer's bytes as a request, and as the answer to
 //! one.
 //!
-//! `cargo +nightly fuzz run handshake fuzz/corpus/handshake fuzz/seeds/handshake`
+//! `fuzz/run handshake`
 
 #![no_main]
 

@@ -3,7 +3,7 @@
 
 //! A whole responder of the software fabric, fed with a peer's bytes after an honest handshake.
 //!
-//! `cargo +nightly fuzz run responder fuzz/corpus/responder fuzz/seeds/responder`
+//! `fuzz/run responder`
 
 #![no_main]
 

@@ -3,7 +3,7 @@
 
 //! The values of environment variables, and addresses.
 //!
-//! `cargo +nightly fuzz run settings fuzz/corpus/settings fuzz/seeds/settings`
+//! `fuzz/run settings`
 
 #![no_main]
 
