@@ -37,6 +37,8 @@ INFO = $(BUILT)/rpma-info
 PERF = target/tools/rpma-perf
 BASELINES = target/tools/baselines
 FI_RMA = target/tools/fi_rma
+# A place of its own: the library is built without its C symbols there, which would displace the one with them.
+SOFTVERBS = target/softverbs
 RUN = timeout --kill-after=10 $(TIMEOUT)
 
 # Where install puts things.
@@ -57,7 +59,6 @@ help: ## list the targets
 all: ## build the library, and rpma-info
 	@$(DEPS) build
 	$(CARGO) build --release --locked
-	$(CARGO) build --release --locked --package rpma-info
 	@ln -sfn librpma.so $(BUILT)/$(SONAME)
 
 # To install must not build once more as another user, but on a fresh tree it has to.
@@ -104,7 +105,6 @@ lint: check-deps ## formatting and lints
 check-rust: check-deps ## the Rust tests; one of them tells whether the header is up to date
 	$(RUN) $(CARGO) test --locked
 	RPMA_SOFT_CARRIER=tcp $(RUN) $(CARGO) test --locked --lib soft::tests
-	$(RUN) $(CARGO) test --locked --package rpma-info
 
 check-abi: check-deps all ## symbols, header and installation
 	$(RUN) c-tests/abi/run
@@ -126,8 +126,8 @@ check-perf: check-deps perf ## are the reports of rpma-perf sane?
 	$(RUN) tools/rpma-perf/check $(PERF)
 
 check-info: check-deps all ## does rpma-info tell the truth?
-	$(CARGO) build --release --locked --package softverbs
-	$(RUN) tools/rpma-info/check $(INFO) $(BUILT)
+	$(CARGO) build --release --locked --package softverbs --target-dir $(SOFTVERBS)
+	$(RUN) tools/rpma-info/check $(INFO) $(SOFTVERBS)/release
 
 check-carrier: check-deps perf ## two processes of one machine: by shared memory or TCP, killed in the middle
 	$(RUN) c-tests/carrier/run $(PERF)
@@ -140,9 +140,9 @@ check-docs-all: check-deps all ## all commands of the guides: also as root, in t
 	docs/check --all
 
 check-softverbs: check-deps ## the C tests, with the original library over the software fabric
-	$(CARGO) build --release --locked --package softverbs
+	$(CARGO) build --release --locked --package softverbs --target-dir $(SOFTVERBS)
 	RPMA_FABRIC=soft $(RUN) c-tests/run --oracle --lib "$$(c-tests/abi/run --original-lib)" --header include \
-		--verbs $(BUILT) --build target/c-tests-original
+		--verbs $(SOFTVERBS)/release --build target/c-tests-original
 
 check-examples: check-deps all ## the programs in EXAMPLES, on the software fabric
 	@test -n "$(EXAMPLES)" || { echo "say which: make $@ EXAMPLES=DIR" >&2; exit 2; }
