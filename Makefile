@@ -20,6 +20,8 @@ ADDR ?=
 TIMEOUT ?= 1800
 # How long crash, model and soak of trust take, each, in seconds.
 TRUST_SECONDS ?= 60
+# How often check-reset ends the machine, in each of its tests.
+RESETS ?= 10
 # How long each target of fuzz takes, in seconds.
 FUZZ_SECONDS ?= 60
 
@@ -153,6 +155,10 @@ check-rdma: all ## the C tests and the programs in EXAMPLES, in a guest with sof
 	@$(DEPS) check rdma $(if $(EXAMPLES),examples)
 	TIMEOUT=$(TIMEOUT) c-tests/rxe/check --kernels "$(KERNELS)" $(if $(EXAMPLES),--examples "$(EXAMPLES)")
 
+check-reset: all ## a whole guest is ended at random points: what was acknowledged is there after the next boot: RESETS times (10)
+	@$(DEPS) check rdma
+	TIMEOUT=$(TIMEOUT) c-tests/rxe/reset --resets $(RESETS)
+
 check-original: ## the C tests against the original library, in the guest: are the tests right?
 	@$(DEPS) check rdma $(if $(EXAMPLES),examples)
 	TIMEOUT=$(TIMEOUT) c-tests/rxe/check --kernels "$(KERNELS)" --original \
@@ -243,4 +249,4 @@ clean: ## remove what was built
 	rm -rf target c-tests/conformance/build
 
 .PHONY: help all deps demo demo-deps perf bench bench-docs bench-build check check-deps lint check-rust check-abi check-c check-net check-net-quick check-abuse check-perf check-info check-docs check-docs-all check-softverbs check-examples check-rdma \
-	check-original conformance check-fault check-supply trust fuzz check-trust-quick check-sanitize header man check-man install uninstall deb check-packaging rpm check-rpm clean
+	check-reset check-original conformance check-fault check-supply trust fuzz check-trust-quick check-sanitize header man check-man install uninstall deb check-packaging rpm check-rpm clean

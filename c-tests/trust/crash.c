@@ -6,7 +6,7 @@
  * atomic write; server, writer or the connection between them is ended at random points, again and again; then the file is read.
  *
  * usage: crash [--addr ADDR] [--file FILE] [--victim server|client|link] [--flush native|message] [--kills N] [--seconds N]
- *              [--seed N] [--leave-out flush|order]
+ *              [--seed N] [--leave-out flush|order] [--log FILE]
  *
  * The file begins with a page of commit words, one for each slot; the slots follow. Record n goes to slot n modulo their number:
  *
@@ -23,6 +23,11 @@
  * In both files: each record that was acknowledged is there, whole and committed, and no committed record is in part there.
  * --leave-out makes the writer do what must lose data: no flush before the commit word, or the commit word before the data. Then
  * the status is 0 if losses are found.
+ *
+ * With --log, the whole machine is what ends at a random point, and somebody outside sees to that (c-tests/rxe/reset). What was
+ * begun with and what was acknowledged goes to standard output, a line for each, before anything else is done about it. The log
+ * has these lines of earlier lives, each ended by the line "reset": the file is judged by them, and then goes on to be written
+ * until the machine is ended. There is no second file: what was only in memory is gone.
  *
  * It is its own server and writer: started by itself with the name of the part.
  */
@@ -76,7 +81,7 @@ struct flush_message {
 /* Turns of an empty loop. */
 #define WRONG_FOR 200000
 
-static const char *addr = "127.0.0.1", *file, *victim = "server", *flush_by = "native", *leave_out = "";
+static const char *addr = "127.0.0.1", *file, *victim = "server", *flush_by = "native", *leave_out = "", *tells = "";
 static struct round *shared;
 /* By slot: a record that was begun with and never acknowledged, so that it may be missing. */
 static uint64_t excused[SLOTS];
@@ -159,7 +164,9 @@ serve(void)
 	int event_fd, cq_fd;
 
 	base = map_file(file, &syncs);
-	if (syncs) {
+	if (*tells != '\0')
+		printf("%s\n", syncs ? "msync" : "direct");
+	if (syncs && *tells == '\0') {
 		durable = open(durable_path, O_RDWR | O_CLOEXEC);
 		CHECK(durable >= 0);
 	}
@@ -222,6 +229,24 @@ struct writer {
 	uint64_t asked, answered;
 };
 
+/* Tells who looks from outside. A pipe to there has the line when this returns. */
+static void
+tell(const char *what, uint64_t seq)
+{
+	char line[40];
+	int len = snprintf(line, sizeof(line), "%s %" PRIu64 "\n", what, seq);
+
+	if (*tells != '\0')
+		CHECK_INT(write(STDOUT_FILENO, line, (size_t)len), len);
+}
+
+static void
+acknowledged(uint64_t seq)
+{
+	atomic_store(&shared->acked, seq);
+	tell("acked", seq);
+}
+
 /* Takes completions until the record is acknowledged, or answer number seq is here. False at the connection's end. */
 static bool
 await(struct writer *w, const uint64_t *counter, uint64_t seq)
@@ -239,7 +264,7 @@ await(struct writer *w, const uint64_t *counter, uint64_t seq)
 		if (wc.opcode == IBV_WC_RECV)
 			w->answered++;
 		else if (wc.wr_id != 0)
-			atomic_store(&shared->acked, wc.wr_id);
+			acknowledged(wc.wr_id);
 	}
 	return true;
 }
@@ -259,7 +284,7 @@ flush(struct writer *w, size_t offset, size_t len, uint64_t seq)
 	if (!await(w, &w->answered, w->asked))
 		return false;
 	if (seq != 0)
-		atomic_store(&shared->acked, seq);
+		acknowledged(seq);
 	return true;
 }
 
@@ -315,6 +340,7 @@ write_records(void)
 		record->checksum = checksum(record, data);
 		len = sizeof(*record) + record->len;
 		atomic_store(&shared->started, seq);
+		tell("started", seq);
 		if (!set_word(&w, slot, 0) || !flush(&w, 0, PAGE, 0))
 			break;
 		if (strcmp(leave_out, "order") == 0) {
@@ -395,7 +421,7 @@ static pid_t
 start(const char *part)
 {
 	const char *args[] = {"crash", "--part", part, "--addr", addr, "--file", file, "--flush", flush_by,
-		"--leave-out", leave_out, "--shared", shared_path, "--durable", durable_path, NULL};
+		"--leave-out", leave_out, "--shared", shared_path, "--durable", durable_path, "--tells", tells, NULL};
 	pid_t pid = fork();
 
 	CHECK(pid >= 0);
@@ -447,16 +473,20 @@ now(void)
 	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* One life of a server and a writer, up to a random point. */
-static const char *
-one_round(uint64_t *random)
+/* When to give up waiting. */
+static double
+limit(void)
 {
-	uint64_t goal = atomic_load(&shared->acked) + 1 + draw(random) % 40;
 	const char *patience = getenv("RPMA_TEST_PATIENCE");
-	double end = now() + 60 * (patience != NULL ? atof(patience) : 1);
-	uint64_t spin = draw(random) % 2000000;
-	pid_t server, writer;
-	const char *wrong;
+
+	return now() + 60 * (patience != NULL ? atof(patience) : 1);
+}
+
+static pid_t
+start_server(void)
+{
+	double end = limit();
+	pid_t server;
 	int status;
 
 	atomic_store(&shared->ready, 0);
@@ -466,6 +496,29 @@ one_round(uint64_t *random)
 		CHECK(now() < end);
 		sched_yield();
 	}
+	return server;
+}
+
+/* The next writer goes on behind what this one had begun with. */
+static void
+end_life(void)
+{
+	for (uint64_t n = atomic_load(&shared->acked) + 1; n <= atomic_load(&shared->started); n++)
+		excused[n % SLOTS] = n;
+	atomic_store(&shared->acked, atomic_load(&shared->started));
+}
+
+/* One life of a server and a writer, up to a random point. */
+static const char *
+one_round(uint64_t *random)
+{
+	uint64_t goal = atomic_load(&shared->acked) + 1 + draw(random) % 40;
+	uint64_t spin = draw(random) % 2000000;
+	pid_t server = start_server(), writer;
+	double end = limit();
+	const char *wrong;
+	int status;
+
 	writer = start("writer");
 	while (atomic_load(&shared->acked) < goal) {
 		CHECK_INT(waitpid(writer, &status, WNOHANG), 0);
@@ -496,10 +549,7 @@ one_round(uint64_t *random)
 		wrong = judge(durable_path);
 		copy_file(durable_path, file);
 	}
-	/* The next writer goes on behind what this one had begun with. */
-	for (uint64_t n = atomic_load(&shared->acked) + 1; n <= atomic_load(&shared->started); n++)
-		excused[n % SLOTS] = n;
-	atomic_store(&shared->acked, atomic_load(&shared->started));
+	end_life();
 	return wrong;
 }
 
@@ -516,20 +566,79 @@ begin_anew(void)
 		CHECK(fd >= 0);
 		CHECK_INT(ftruncate(fd, 0), 0);
 		CHECK_INT(ftruncate(fd, (off_t)FILE_SIZE), 0);
+		CHECK_INT(fsync(fd), 0);
 		CHECK_INT(close(fd), 0);
 	}
 }
 
+/* What earlier lives of the machine said, as if it had been said now. The number of lives. */
+static unsigned long
+replay(const char *path)
+{
+	FILE *log = fopen(path, "re");
+	unsigned long lives = 0;
+	char line[64];
+	bool ended = true;
+
+	CHECK(log != NULL);
+	while (fgets(line, sizeof(line), log) != NULL) {
+		uint64_t seq;
+
+		if (ended && lives > 0)
+			end_life();
+		ended = strcmp(line, "reset\n") == 0;
+		if (ended)
+			lives++;
+		else if (sscanf(line, "started %" SCNu64, &seq) == 1)
+			atomic_store(&shared->started, seq);
+		else if (sscanf(line, "acked %" SCNu64, &seq) == 1)
+			atomic_store(&shared->acked, seq);
+	}
+	/* The last life stays open: what it has acknowledged is still to be judged. */
+	CHECK(ended);
+	CHECK_INT(fclose(log), 0);
+	return lives;
+}
+
+/* A life that the machine's end will end; before it, the judgement on what is left of the earlier ones. */
+static int
+live(const char *log)
+{
+	unsigned long lives = replay(log);
+	pid_t server, writer, gone;
+	const char *wrong = NULL;
+	int status;
+
+	if (lives == 0) {
+		begin_anew();
+	} else {
+		wrong = judge(file);
+		end_life();
+	}
+	if (wrong != NULL) {
+		printf("lost: %s\n", wrong);
+		return 1;
+	}
+	printf("judged %lu\n", lives);
+	server = start_server();
+	writer = start("writer");
+	gone = wait(&status);
+	check_fail("the %s has ended with status %#x", gone == writer ? "writer" : gone == server ? "server" : "child", status);
+}
+
+
 int
 main(int argc, char **argv)
 {
-	const char *part = "", *wrong = NULL;
+	const char *part = "", *wrong = NULL, *log = NULL;
 	unsigned long kills = 20, done = 0, losses = 0;
 	uint64_t random = 88172645463325252u, commits = 0;
 	double seconds = 0, end;
 	int fd;
 
 	strcpy(check_role, "crash");
+	/* A line at a time, whoever writes it. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (int i = 1; i + 1 < argc; i += 2) {
 		const char *name = argv[i], *value = argv[i + 1];
 
@@ -549,6 +658,10 @@ main(int argc, char **argv)
 			random ^= strtoull(value, NULL, 10) * 0x9e3779b97f4a7c15u;
 		else if (strcmp(name, "--leave-out") == 0)
 			leave_out = value;
+		else if (strcmp(name, "--log") == 0)
+			log = value;
+		else if (strcmp(name, "--tells") == 0)
+			tells = value;
 		else if (strcmp(name, "--part") == 0)
 			part = value;
 		else if (strcmp(name, "--shared") == 0)
@@ -560,8 +673,9 @@ main(int argc, char **argv)
 	}
 	CHECK(file != NULL);
 	if (*part == '\0') {
-		snprintf(shared_path, sizeof(shared_path), "%s.round", file);
-		snprintf(durable_path, sizeof(durable_path), "%s.durable", file);
+		/* What the processes share is none of the disk's business if the disk is under test. */
+		snprintf(shared_path, sizeof(shared_path), "%s.round", log == NULL ? file : "/dev/shm/crash");
+		snprintf(durable_path, sizeof(durable_path), "%s.durable", log == NULL ? file : "/dev/shm/crash");
 	}
 	fd = open(shared_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	CHECK(fd >= 0 && ftruncate(fd, PAGE) == 0);
@@ -571,6 +685,10 @@ main(int argc, char **argv)
 		return serve();
 	if (strcmp(part, "writer") == 0)
 		return write_records();
+	if (log != NULL) {
+		tells = "all";
+		return live(log);
+	}
 
 	begin_anew();
 	end = now() + seconds;
