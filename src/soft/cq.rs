@@ -4,7 +4,7 @@
 //! Completion queues and completion channels.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
@@ -48,6 +48,8 @@ struct Events {
 pub struct Cq {
     capacity: usize,
     state: Lock<State>,
+    /// Whether there is something to poll, for who only wants to know that.
+    any: AtomicBool,
     channel: Option<Arc<Channel>>,
     events: Lock<Events>,
     all_acknowledged: Condvar,
@@ -69,6 +71,7 @@ impl Cq {
                 overrun: false,
                 armed: Armed::No,
             }),
+            any: AtomicBool::new(false),
             channel,
             events: Lock::default(),
             all_acknowledged: Condvar::new(),
@@ -94,6 +97,7 @@ impl Cq {
         } else {
             state.entries.push_back(wc);
         }
+        self.any.store(true, Ordering::Release);
         let wanted = match state.armed {
             Armed::No => false,
             Armed::Any => true,
@@ -113,6 +117,9 @@ impl Cq {
     /// Moves up to `out.len()` completions out. An overrun queue reports [`Overrun`] once it is
     /// empty, so that a program that polls learns of the loss.
     pub fn poll(&self, mut put: impl FnMut(&ibv_wc) -> bool) -> Result<usize, Overrun> {
+        if !self.any.load(Ordering::Acquire) {
+            return Ok(0);
+        }
         let mut state = self.state.lock();
         let mut moved = 0;
         while let Some(wc) = state.entries.front() {
@@ -122,6 +129,8 @@ impl Cq {
             state.entries.pop_front();
             moved += 1;
         }
+        let any = !state.entries.is_empty() || state.overrun;
+        self.any.store(any, Ordering::Release);
         if moved == 0 && state.overrun && state.entries.is_empty() {
             return Err(Overrun);
         }
@@ -129,8 +138,7 @@ impl Cq {
     }
 
     pub fn is_empty(&self) -> bool {
-        let state = self.state.lock();
-        state.entries.is_empty() && !state.overrun
+        !self.any.load(Ordering::Acquire)
     }
 
     /// Asks for an event with the next completion.

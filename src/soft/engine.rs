@@ -116,8 +116,9 @@ pub(super) struct Engine {
     kicks: Lock<Vec<Arc<dyn Source>>>,
     /// Carriers that are looked at; whoever does so works on a copy.
     awake: Lock<Arc<Vec<Arc<Watched>>>>,
-    /// Whether there are such.
-    any_awake: AtomicBool,
+    /// How often polling threads look at them for each time that they look at the other sockets; 0 if
+    /// there are none.
+    looks: AtomicU32,
     put_off: Lock<PutOff>,
     /// Whether something was put off.
     any_put_off: AtomicBool,
@@ -145,8 +146,11 @@ const LEASE_MAX: Duration = Duration::from_millis(1);
 const STAND_IN_LOOK: i64 = 20_000_000;
 /// Pause when the sockets cannot be waited for.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
-/// How often carriers in shared memory are looked at for each time that sockets are.
-const LOOKS_PER_SOCKETS: u64 = 16;
+/// How often carriers are looked at for each time that sockets are: one that is a socket itself costs
+/// as much as that.
+const LOOKS_PER_SOCKETS: u32 = 16;
+/// The same for threads that poll, where all carriers are in shared memory.
+const CHEAP_LOOKS_PER_SOCKETS: u32 = 64;
 /// How often a carrier is looked at in vain before it is put to rest while others are in use.
 const LOOKS_IN_VAIN: u32 = 1 << 16;
 /// Sockets that are asked directly at a time.
@@ -170,7 +174,7 @@ impl Engine {
             timers: Lock::default(),
             kicks: Lock::default(),
             awake: Lock::default(),
-            any_awake: AtomicBool::new(false),
+            looks: AtomicU32::new(0),
             put_off: Lock::default(),
             any_put_off: AtomicBool::new(false),
             polling: Lock::new(()),
@@ -395,7 +399,9 @@ impl Engine {
             // Not counted when another thread looks: that one may be held up, and then the
             // engine's thread must not leave the sockets to it.
             let polls = self.polls.fetch_add(1, Ordering::Relaxed);
-            if !self.any_awake.load(Ordering::Relaxed) || polls.is_multiple_of(LOOKS_PER_SOCKETS) {
+            // Without any, each number is a multiple of 1.
+            let looks = self.looks.load(Ordering::Relaxed).max(1);
+            if polls.is_multiple_of(u64::from(looks)) {
                 self.dispatch(Some(Timespec::default()), false);
             } else {
                 self.look(false);
@@ -453,7 +459,7 @@ impl Engine {
             socket,
             idle: AtomicU32::new(0),
         }));
-        self.any_awake.store(true, Ordering::Relaxed);
+        self.looks.store(looks(&awake), Ordering::Relaxed);
         true
     }
 
@@ -479,7 +485,7 @@ impl Engine {
         let kept: Vec<_> = awake.iter().filter(|w| keep(w)).cloned().collect();
         let mut before = None;
         if kept.len() != awake.len() {
-            self.any_awake.store(!kept.is_empty(), Ordering::Relaxed);
+            self.looks.store(looks(&kept), Ordering::Relaxed);
             before = Some(std::mem::replace(&mut *awake, Arc::new(kept)));
         }
         drop(awake);
@@ -490,7 +496,7 @@ impl Engine {
     /// Looks at the carriers that are in use, and handles what is there. Returns whether there
     /// was something.
     fn look(&self, wait: bool) -> bool {
-        if !self.any_awake.load(Ordering::Relaxed) {
+        if self.looks.load(Ordering::Relaxed) == 0 {
             return false;
         }
         let all = Arc::clone(&self.awake.lock());
@@ -519,11 +525,11 @@ impl Engine {
 
     /// Puts the carriers to rest that have nothing to do. Returns whether that was all.
     fn rest(&self) -> bool {
-        if !self.any_awake.load(Ordering::Relaxed) {
+        if self.looks.load(Ordering::Relaxed) == 0 {
             return true;
         }
         self.retain_awake(|w| !self.put_to_rest(w));
-        !self.any_awake.load(Ordering::Relaxed)
+        self.looks.load(Ordering::Relaxed) == 0
     }
 
     fn run(&self) {
@@ -537,7 +543,8 @@ impl Engine {
             let looked = self.polls.load(Ordering::Relaxed);
             let time = now.duration_since(since);
             if time >= POLL_WINDOW {
-                let is_polled = is_polling(looked.wrapping_sub(polls), time);
+                let is_polled =
+                    is_polling(looked.wrapping_sub(polls), time) || self.is_being_polled();
                 (since, polls) = (now, looked);
                 if is_polled {
                     self.allow_to_put_off(true);
@@ -577,7 +584,7 @@ impl Engine {
                 return !self.takes_over.swap(false, Ordering::Relaxed);
             }
             let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
-            if !is_polling(polls.wrapping_sub(before), lease) {
+            if !is_polling(polls.wrapping_sub(before), lease) && !self.is_being_polled() {
                 return false;
             }
             if self.is_timer_due() {
@@ -585,6 +592,12 @@ impl Engine {
             }
             lease = (lease * 2).min(LEASE_MAX);
         }
+    }
+
+    /// Whether a polling thread is looking at this moment, or handling what it has found: that is
+    /// not to be done by two, and may take longer than polls are counted.
+    fn is_being_polled(&self) -> bool {
+        self.polling.try_lock().is_none()
     }
 
     /// For a thread that has polled and goes to sleep now: the engine need not find that out.
@@ -678,6 +691,15 @@ impl Engine {
                 source.expired(due.purpose);
             }
         }
+    }
+}
+
+/// How often these carriers are looked at for each time that sockets are.
+fn looks(awake: &[Arc<Watched>]) -> u32 {
+    match awake {
+        [] => 0,
+        some if some.iter().any(|w| w.socket.is_some()) => LOOKS_PER_SOCKETS,
+        _ => CHEAP_LOOKS_PER_SOCKETS,
     }
 }
 

@@ -394,17 +394,8 @@ impl Tx {
             match &frame.payload {
                 Payload::None => {}
                 Payload::Request(index, offset) => {
-                    let mut sources = [None; SGE_MAX];
-                    let mut places = sources.iter_mut();
                     requester.pieces(*index, offset + skip as u64, left, |piece| {
-                        match places.next() {
-                            Some(place) => *place = Some(piece),
-                            None => usable = false,
-                        }
-                        usable
-                    });
-                    for source in sources.into_iter().flatten() {
-                        usable &= match source {
+                        usable = match piece {
                             Piece::Registered(sge) => {
                                 let len = u64::from(sge.len);
                                 let region = Region::find(sge.lkey, domain, sge.addr, len, 0);
@@ -416,10 +407,8 @@ impl Tx {
                                 true
                             }
                         };
-                        if !usable {
-                            break;
-                        }
-                    }
+                        usable
+                    });
                 }
                 Payload::Region(region, addr) => {
                     let region = Some(Arc::clone(region));

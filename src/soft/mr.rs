@@ -9,9 +9,10 @@
 //! may free the memory as soon as `ibv_dereg_mr` returned. A use never lasts longer than one
 //! non-blocking call or one flush. What was lent to a peer to fetch is taken back then.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, OnceLock, PoisonError, RwLock, Weak};
+
+use rustc_hash::FxHashMap;
 
 use super::carrier::Carrier;
 use super::persist::Extents;
@@ -273,7 +274,7 @@ impl Drop for RegionUse {
     }
 }
 
-type Table = RwLock<HashMap<u32, Arc<Region>>>;
+type Table = RwLock<FxHashMap<u32, Arc<Region>>>;
 
 fn table() -> &'static Table {
     static TABLE: PerProcess<Table> = PerProcess::new();
