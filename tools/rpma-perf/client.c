@@ -347,6 +347,7 @@ measure(struct run *run, struct result *result)
 	pthread_barrier_destroy(&run->barrier);
 	result->work = run->work;
 	result->connections = n;
+	result->idle = options->idle;
 	result->threads = options->threads;
 	result->seconds = (double)(end - begin) / 1e9;
 	for (size_t i = 0; i < n; i++) {
@@ -365,11 +366,34 @@ measure(struct run *run, struct result *result)
 	free(workers);
 }
 
+/* Connections that are there and used for nothing. The server has no more to do for them than for any others. */
+static void
+idle_open(struct run *idle)
+{
+	idle->work = (struct work){.op = OP_WRITE, .wait = true, .pages = PAGES_DEFAULT, .size = 1, .depth = 1};
+	idle->operations = 1;
+	idle->channels = calloc(idle->options->idle + 1, sizeof(*idle->channels));
+	if (idle->channels == NULL)
+		die("no memory");
+	for (size_t i = 0; i < idle->options->idle; i++)
+		channel_open(idle, &idle->channels[i]);
+}
+
+static void
+idle_close(struct run *idle)
+{
+	for (size_t i = 0; i < idle->options->idle; i++) {
+		free(idle->channels[i].samples);
+		channel_close(&idle->channels[i]);
+	}
+	free(idle->channels);
+}
+
 int
 run_client(const struct options *options)
 {
 	struct result *results = calloc(OPERATIONS * SIZES_MAX, sizeof(*results));
-	struct run run = {.options = options};
+	struct run run = {.options = options}, idle = {.options = options};
 	bool to_stdout = options->json != NULL && strcmp(options->json, "-") == 0;
 	bool progress = !options->quiet && isatty(STDERR_FILENO);
 	const char *device;
@@ -378,6 +402,8 @@ run_client(const struct options *options)
 	if (results == NULL)
 		die("no memory");
 	run.peer = peer_at(options->addr, RPMA_UTIL_IBV_CONTEXT_REMOTE, &device);
+	idle.peer = run.peer;
+	idle_open(&idle);
 	for (int op = 0; op < OPERATIONS; op++)
 		for (size_t i = 0; options->ops[op] && i < options->n_sizes; i++) {
 			/* There is only one size for an atomic write. */
@@ -396,6 +422,7 @@ run_client(const struct options *options)
 		}
 	if (progress)
 		fputs("\r\033[K", stderr);
+	idle_close(&idle);
 	OK(rpma_peer_delete(&run.peer));
 	if (!options->quiet && !to_stdout)
 		print_table(results, n);

@@ -39,6 +39,7 @@ static const char help[] =
 "  -n, --count N       operations measured on each connection (10000, less for large ones)\n"
 "  -w, --warmup N      operations before these (a tenth of them)\n"
 "  -c, --connections N all at once (1)\n"
+"  -i, --idle N        connections besides, that do nothing meanwhile (0)\n"
 "  -t, --threads N     that share the connections among them (1)\n"
 "  -m, --mode MODE     poll: ask for completions all the time; wait: on the completion queue's descriptor (poll).\n"
 "                      Applies to the server too, which in a poll asks even if it has nothing to do\n"
@@ -169,6 +170,7 @@ parse_options(int argc, char **argv, struct options *options)
 		{"count", required_argument, NULL, 'n'},
 		{"warmup", required_argument, NULL, 'w'},
 		{"connections", required_argument, NULL, 'c'},
+		{"idle", required_argument, NULL, 'i'},
 		{"threads", required_argument, NULL, 't'},
 		{"mode", required_argument, NULL, 'm'},
 		{"pages", required_argument, NULL, 'p'},
@@ -197,7 +199,7 @@ parse_options(int argc, char **argv, struct options *options)
 		usage("server or client, not \"%s\"", argv[1]);
 
 	optind = 2;
-	while ((opt = getopt_long(argc, argv, options->is_server ? "h" : "o:s:d:n:w:c:t:m:p:qh",
+	while ((opt = getopt_long(argc, argv, options->is_server ? "h" : "o:s:d:n:w:c:i:t:m:p:qh",
 			options->is_server ? server_options : client_options, NULL)) != -1)
 		switch (opt) {
 		case OPT_FILE:
@@ -223,6 +225,9 @@ parse_options(int argc, char **argv, struct options *options)
 			break;
 		case 'c':
 			options->connections = number("--connections", optarg, 1, CONNECTIONS_MAX);
+			break;
+		case 'i':
+			options->idle = number("--idle", optarg, 0, CONNECTIONS_MAX - 1);
 			break;
 		case 't':
 			options->threads = number("--threads", optarg, 1, CONNECTIONS_MAX);
@@ -255,6 +260,8 @@ parse_options(int argc, char **argv, struct options *options)
 	options->port = argv[optind + 1];
 	if (options->threads > options->connections)
 		usage("%zu threads for %zu connections", options->threads, options->connections);
+	if (options->idle + options->connections > CONNECTIONS_MAX)
+		usage("more than %d connections, those that are idle included", CONNECTIONS_MAX);
 	for (size_t i = 0; i < options->n_sizes; i++)
 		/* Whichever the operation is: a server needs at most one place more than the depth. */
 		if (options->sizes[i] * (options->depth + 1) > MEMORY_MAX)

@@ -65,6 +65,7 @@ struct options {
 	size_t depth;
 	size_t operations, warmup;	/* of each connection; 0 and SIZE_MAX: by the size */
 	size_t connections, threads;
+	size_t idle;			/* connections that nothing is done with */
 	bool wait;			/* on the queue's descriptor, instead of polling */
 	enum pages pages;
 	const char *json, *svg;

@@ -108,11 +108,11 @@ write_json(const char *file, const struct result *results, size_t n, const char 
 		const struct result *r = &results[i];
 
 		fprintf(out, "%s\n    {\"operation\": \"%s\", \"bytes\": %zu, \"mode\": \"%s\", \"pages\": \"%s\", \"depth\": %zu, "
-			"\"connections\": %zu, \"threads\": %zu, \"operations\": %llu, \"seconds\": %.9f, "
+			"\"connections\": %zu, \"idle\": %zu, \"threads\": %zu, \"operations\": %llu, \"seconds\": %.9f, "
 			"\"operations_per_second\": %.3f, \"bytes_per_second\": %.0f, \"latency_us\": {\"min\": %.3f, \"p50\": %.3f, "
 			"\"p99\": %.3f, \"p99.9\": %.3f, \"max\": %.3f}}", i > 0 ? "," : "", operation_names[r->work.op],
 			r->work.size, r->work.wait ? "wait" : "poll", pages_names[r->work.pages], r->work.depth, r->connections,
-			r->threads, (unsigned long long)r->operations, r->seconds, per_second(r),
+			r->idle, r->threads, (unsigned long long)r->operations, r->seconds, per_second(r),
 			per_second(r) * (double)r->work.size, us(r->min), us(r->p50), us(r->p99), us(r->p999), us(r->max));
 	}
 	fputs("\n  ]\n}\n", out);

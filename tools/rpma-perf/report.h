@@ -13,6 +13,7 @@
 struct result {
 	struct work work;
 	size_t connections, threads;
+	size_t idle;
 	uint64_t operations;		/* that completed */
 	double seconds;			/* from the first one posted to the last one completed */
 	/* Of single operations, in nanoseconds. */
