@@ -6,21 +6,19 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rdma_sys::{ibv_cq, ibv_wc};
 use rustix::io::Errno;
 
 use super::engine::engine;
 use super::eventq::EventQueue;
+use super::spin::Spin;
 use super::sync::{Lock, wait_until};
 
 /// The queue was full: completions were lost, and everything that completes here is in error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overrun;
-
-/// How long a waiter looks for an event before it sleeps.
-const SPIN: Duration = Duration::from_micros(50);
 
 /// When a completion makes an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,12 +185,14 @@ impl Cq {
 /// A completion channel.
 pub struct Channel {
     queue: EventQueue<Arc<Cq>>,
+    spin: Spin,
 }
 
 impl Channel {
     pub fn new() -> Result<Arc<Self>, Errno> {
         Ok(Arc::new(Channel {
             queue: EventQueue::new()?,
+            spin: Spin::new(),
         }))
     }
 
@@ -218,16 +218,23 @@ impl Channel {
             engine.poll();
             return self.queue.pop(take);
         }
-        // An answer on its way is here sooner than a sleeper is awake.
+        let time = self.spin.time();
         let start = Instant::now();
         let look = || {
             engine.poll();
-            start.elapsed() < SPIN
+            start.elapsed() < time
         };
-        self.queue.look_out(look, take).or_else(|take| {
-            engine.take_over();
-            self.queue.pop(take)
-        })
+        match self.queue.look_out(look, take) {
+            Ok(cq) => {
+                self.spin.succeeded();
+                Ok(cq)
+            }
+            Err(take) => {
+                self.spin.failed();
+                engine.take_over();
+                self.queue.pop(take)
+            }
+        }
     }
 
     /// Whether no event waits.

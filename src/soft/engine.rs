@@ -22,6 +22,7 @@ use rustix::io::{Errno, read, write};
 
 use super::carrier::Carrier;
 use super::diag;
+use super::spin::Spin;
 use super::sync::Lock;
 use crate::sys::fork::{self, PerProcess};
 
@@ -137,8 +138,6 @@ static ENGINE: PerProcess<OnceCell<Engine>> = PerProcess::new();
 /// Token of the descriptor that wakes the engine's thread.
 const WAKE: u64 = u64::MAX;
 const EVENTS: usize = 64;
-/// How long the engine looks for more before it sleeps.
-const SPIN: Duration = Duration::from_micros(50);
 /// How long it leaves the sockets to a polling thread before it looks whether that still polls.
 const LEASE_MIN: Duration = Duration::from_micros(50);
 const LEASE_MAX: Duration = Duration::from_millis(1);
@@ -533,7 +532,8 @@ impl Engine {
     }
 
     fn run(&self) {
-        let mut spin_until = Instant::now();
+        let spin = Spin::new();
+        let mut spin_until = None;
         let mut since = Instant::now();
         let mut polls = 0;
         loop {
@@ -556,14 +556,22 @@ impl Engine {
                     continue;
                 }
             }
-            let timeout = if now < spin_until || !self.rest() {
+            let spins = spin_until.is_some_and(|until| now < until);
+            if !spins && spin_until.take().is_some() {
+                spin.failed();
+            }
+            let timeout = if spins || !self.rest() {
                 Some(Timespec::default())
             } else {
                 timeout
             };
             if self.dispatch(timeout, true) {
-                // More may come right after: looking for a moment is cheaper than sleeping.
-                spin_until = Instant::now() + SPIN;
+                if spins {
+                    spin.succeeded();
+                }
+                // More may come right after.
+                let time = spin.time();
+                spin_until = (!time.is_zero()).then(|| Instant::now() + time);
             }
         }
     }

@@ -39,6 +39,7 @@ mod qp;
 mod recvq;
 mod requester;
 mod responder;
+mod spin;
 pub(crate) mod stats;
 mod sync;
 #[cfg(any(test, fuzzing))]
