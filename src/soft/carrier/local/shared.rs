@@ -244,15 +244,18 @@ impl Shared {
         max: usize,
     ) -> Result<usize, Errno> {
         let (at, room) = self.place(true, number);
-        let (list, count, len) = clip(list, max.min(room));
-        // SAFETY: the kernel checks the memory; the caller vouches for its use.
-        let n = unsafe { libc::pwritev(self.raw_fd(), list.as_ptr(), count, at as libc::off_t) };
-        match usize::try_from(n) {
-            Err(_) => Err(Errno::from_raw_os_error(errno())),
-            // Nothing but a fault ends it early.
-            Ok(n) if n < len => Err(Errno::FAULT),
-            Ok(n) => Ok(n),
-        }
+        clipped(list, max.min(room), |list, len| {
+            let count = list.len() as libc::c_int;
+            // SAFETY: the kernel checks the memory; the caller vouches for its use.
+            let n =
+                unsafe { libc::pwritev(self.raw_fd(), list.as_ptr(), count, at as libc::off_t) };
+            match usize::try_from(n) {
+                Err(_) => Err(Errno::from_raw_os_error(errno())),
+                // Nothing but a fault ends it early.
+                Ok(n) if n < len => Err(Errno::FAULT),
+                Ok(n) => Ok(n),
+            }
+        })
     }
 
     /// Has the kernel copy from the incoming ring to memory that may be unmapped.
@@ -266,15 +269,17 @@ impl Shared {
         max: usize,
     ) -> Result<usize, Errno> {
         let (at, room) = self.place(false, number);
-        let (list, count, _) = clip(list, max.min(room));
-        // SAFETY: the kernel checks the memory; the caller vouches for its use.
-        let n = unsafe { libc::preadv(self.raw_fd(), list.as_ptr(), count, at as libc::off_t) };
-        match usize::try_from(n) {
-            Err(_) => Err(Errno::from_raw_os_error(errno())),
-            // The file does not end here.
-            Ok(0) => Err(Errno::FAULT),
-            Ok(n) => Ok(n),
-        }
+        clipped(list, max.min(room), |list, _| {
+            let count = list.len() as libc::c_int;
+            // SAFETY: the kernel checks the memory; the caller vouches for its use.
+            let n = unsafe { libc::preadv(self.raw_fd(), list.as_ptr(), count, at as libc::off_t) };
+            match usize::try_from(n) {
+                Err(_) => Err(Errno::from_raw_os_error(errno())),
+                // The file does not end here.
+                Ok(0) => Err(Errno::FAULT),
+                Ok(n) => Ok(n),
+            }
+        })
     }
 }
 
@@ -288,8 +293,12 @@ impl Drop for Shared {
 /// Parts of a list that are passed on at a time.
 const PARTS_MAX: usize = 192;
 
-/// The beginning of a list, `max` bytes at most: the parts, their number, and their length.
-fn clip(list: &[libc::iovec], max: usize) -> ([libc::iovec; PARTS_MAX], libc::c_int, usize) {
+/// Hands on the beginning of a list, `max` bytes at most, with its length.
+fn clipped<R>(list: &[libc::iovec], max: usize, f: impl FnOnce(&[libc::iovec], usize) -> R) -> R {
+    let len = list.iter().map(|part| part.iov_len).sum();
+    if len <= max && list.len() <= PARTS_MAX {
+        return f(list, len);
+    }
     let none = libc::iovec {
         iov_base: std::ptr::null_mut(),
         iov_len: 0,
@@ -305,7 +314,7 @@ fn clip(list: &[libc::iovec], max: usize) -> ([libc::iovec; PARTS_MAX], libc::c_
         len += to.iov_len;
         count += 1;
     }
-    (parts, count, len)
+    f(parts.get(..count).unwrap_or_default(), len)
 }
 
 /// Descriptors that the program may need are not taken for what works without them.
