@@ -543,8 +543,8 @@ impl Engine {
             let looked = self.polls.load(Ordering::Relaxed);
             let time = now.duration_since(since);
             if time >= POLL_WINDOW {
-                let is_polled =
-                    is_polling(looked.wrapping_sub(polls), time) || self.is_being_polled();
+                let looks = looked.wrapping_sub(polls);
+                let is_polled = is_polling(looks, time) || (looks > 0 && self.is_being_polled());
                 (since, polls) = (now, looked);
                 if is_polled {
                     self.allow_to_put_off(true);
@@ -592,7 +592,10 @@ impl Engine {
                 return !self.takes_over.swap(false, Ordering::Relaxed);
             }
             let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
-            if !is_polling(polls.wrapping_sub(before), lease) && !self.is_being_polled() {
+            let looks = polls.wrapping_sub(before);
+            // Who handles one thing for so long (a flush, or without a processor) keeps others waiting.
+            let is_held_up = looks == 0 && lease == LEASE_MAX;
+            if !is_polling(looks, lease) && (is_held_up || !self.is_being_polled()) {
                 return false;
             }
             if self.is_timer_due() {
