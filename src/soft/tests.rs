@@ -173,7 +173,10 @@ impl Events {
         let mut event = null_mut();
         // SAFETY: a valid channel; the event is read before it is acknowledged.
         unsafe {
-            assert_eq!((fabric().rdma_get_cm_event)(self.0, &mut event), 0);
+            // The fuzzer has a clock that sends signals.
+            while (fabric().rdma_get_cm_event)(self.0, &mut event) != 0 {
+                assert_eq!(errno(), libc::EINTR);
+            }
             let conn = (*event).param.conn;
             let seen = Seen {
                 kind: (*event).event,
@@ -615,6 +618,7 @@ impl Raw {
             match self.0.read(&mut rest) {
                 Ok(0) => return true,
                 Ok(_) => {}
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(e) => return e.kind() == std::io::ErrorKind::ConnectionReset,
             }
         }
