@@ -2,7 +2,8 @@
 // Copyright 2026, The rpma developers
 
 //! What the core needs from the C library and the allocator that has no safe wrapper elsewhere:
-//! errno, the environment, syslog, the dynamic loader, allocation that can fail, private pages.
+//! errno, the environment, syslog, the dynamic loader, allocation that can fail, private pages,
+//! the host's addresses.
 //!
 //! Each file wraps one such thing in a safe interface. Nothing here knows about RDMA.
 
@@ -13,6 +14,7 @@ pub(crate) mod env;
 pub(crate) mod errno;
 pub(crate) mod fork;
 pub(crate) mod init;
+pub(crate) mod interfaces;
 pub(crate) mod mapping;
 pub(crate) mod page;
 pub(crate) mod syslog;

@@ -10,7 +10,7 @@
 //! whatever goes wrong, the connection stays with TCP. Then each tries whether it may read the
 //! other's memory as well, which systems grant more reluctantly, and do without if not.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
 use rustix::fd::OwnedFd;
@@ -21,7 +21,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use super::super::super::wire::Meeting;
 use super::Local;
 use super::shared::Shared;
-use crate::sys::env;
+use crate::sys::{env, interfaces};
 
 /// What `RPMA_SOFT_CARRIER` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,10 @@ impl Choice {
 
 /// Whether the two ends of a TCP connection are on one host: only there are both its own.
 pub(crate) fn is_one_host(source: &SocketAddr, destination: &SocketAddr) -> bool {
-    source.ip() == destination.ip() || destination.ip().is_loopback()
+    let to = destination.ip().to_canonical();
+    // Hosts on different links may have the same link-local address.
+    let is_unique = !matches!(to, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    source.ip() == destination.ip() || to.is_loopback() || (is_unique && interfaces::have(to))
 }
 
 fn random() -> Result<[u8; 16], Errno> {
