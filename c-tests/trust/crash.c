@@ -6,7 +6,7 @@
  * atomic write; server, writer or the connection between them is ended at random points, again and again; then the file is read.
  *
  * usage: crash [--addr ADDR] [--file FILE] [--victim server|client|link] [--flush native|message] [--kills N] [--seconds N]
- *              [--seed N] [--leave-out flush|order] [--log FILE]
+ *              [--seed N] [--leave-out flush|order|touch] [--log FILE]
  *
  * The file begins with a page of commit words, one for each slot; the slots follow. Record n goes to slot n modulo their number:
  *
@@ -21,8 +21,9 @@
  * no msync and no second file.
  *
  * In both files: each record that was acknowledged is there, whole and committed, and no committed record is in part there.
- * --leave-out makes the writer do what must lose data: no flush before the commit word, or the commit word before the data. Then
- * the status is 0 if losses are found.
+ * --leave-out does what must lose data: no flush before the commit word, or the commit word before the data; or, where a device
+ * has written into a file of the page cache, msync of pages that the processor has not written to. Then the status is 0 if losses
+ * are found.
  *
  * With --log, the whole machine is what ends at a random point, and somebody outside sees to that (c-tests/rxe/reset). What was
  * begun with and what was acknowledged goes to standard output, a line for each, before anything else is done about it. The log
@@ -132,6 +133,17 @@ checksum(const struct record *record, const unsigned char *data)
 	return (uint32_t)(sum ^ sum >> 32);
 }
 
+/*
+ * Lets the kernel know that pages have changed: of what a device has written it does not learn, and msync would pass it by. No byte
+ * changes, and nothing that is written meanwhile is lost.
+ */
+static void
+touch(unsigned char *at, size_t len)
+{
+	for (size_t i = 0; i < len; i += PAGE)
+		atomic_fetch_or((_Atomic uint64_t *)(at + i), 0);
+}
+
 /* ---- the server ---- */
 
 static bool
@@ -200,6 +212,8 @@ serve(void)
 				continue;
 			/* What it asks for was written by the operations before the message. */
 			CHECK(request->offset % PAGE == 0 && request->offset + request->len <= FILE_SIZE);
+			if (strcmp(leave_out, "touch") != 0)
+				touch(base + request->offset, request->len);
 			CHECK_INT(msync(base + request->offset, request->len, MS_SYNC), 0);
 			if (rpma_recv(conn, message_mr, wc.wr_id * sizeof(*requests), sizeof(*requests), ID(wc.wr_id)) != 0 ||
 					rpma_send(conn, message_mr, 0, 0, RPMA_F_COMPLETION_ALWAYS, ID(100)) != 0)
