@@ -192,7 +192,7 @@ impl Channel {
     pub fn new() -> Result<Arc<Self>, Errno> {
         Ok(Arc::new(Channel {
             queue: EventQueue::new()?,
-            spin: Spin::new(),
+            spin: Spin::default(),
         }))
     }
 
@@ -220,26 +220,16 @@ impl Channel {
         }
         let time = self.spin.time();
         let start = Instant::now();
-        let mut looks = 0u32;
         let look = || {
             engine.poll();
-            looks += 1;
             start.elapsed() < time
         };
-        match self.queue.look_out(look, take) {
-            Ok(cq) => {
-                // What was there at once says nothing about waiting.
-                if looks > 1 {
-                    self.spin.succeeded();
-                }
-                Ok(cq)
-            }
-            Err(take) => {
-                self.spin.failed();
-                engine.take_over();
-                self.queue.pop(take)
-            }
-        }
+        let found = self.queue.look_out(look, take);
+        self.spin.looked(time, found.is_err());
+        found.or_else(|take| {
+            engine.take_over();
+            self.queue.pop(take)
+        })
     }
 
     /// Whether no event waits.

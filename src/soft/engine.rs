@@ -532,8 +532,9 @@ impl Engine {
     }
 
     fn run(&self) {
-        let spin = Spin::new();
-        let mut spin_until = None;
+        let spin = Spin::default();
+        // How long to look since when.
+        let mut looking: Option<(Duration, Instant)> = None;
         let mut since = Instant::now();
         let mut polls = 0;
         loop {
@@ -550,28 +551,29 @@ impl Engine {
                     self.allow_to_put_off(true);
                     let goes_on = self.stand_down();
                     self.allow_to_put_off(false);
+                    // Nothing was waited for meanwhile.
+                    looking = None;
                     if !goes_on {
                         (since, polls) = (Instant::now(), self.polls.load(Ordering::Relaxed));
                     }
                     continue;
                 }
             }
-            let spins = spin_until.is_some_and(|until| now < until);
-            if !spins && spin_until.take().is_some() {
-                spin.failed();
+            let looks = looking.is_some_and(|(time, begin)| now.duration_since(begin) < time);
+            if !looks && let Some((time, _)) = looking.take() {
+                spin.looked(time, true);
             }
-            let timeout = if spins || !self.rest() {
+            let timeout = if looks || !self.rest() {
                 Some(Timespec::default())
             } else {
                 timeout
             };
             if self.dispatch(timeout, true) {
-                if spins {
-                    spin.succeeded();
+                if let Some((time, _)) = looking {
+                    spin.looked(time, false);
                 }
                 // More may come right after.
-                let time = spin.time();
-                spin_until = (!time.is_zero()).then(|| Instant::now() + time);
+                looking = Some((spin.time(), Instant::now()));
             }
         }
     }

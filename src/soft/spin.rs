@@ -1,60 +1,56 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copyright 2026, The rpma developers
 
-//! For how long to look for something before sleeping.
+//! Whether to look for something for a moment before sleeping until it comes.
 //!
 //! An answer on its way is here sooner than a sleeper is awake, so it pays to look; but not where what
-//! is looked for needs the same processor, or takes longer. That is learned: each time in vain halves
-//! the time, down to none, and each success brings it back. Now and then it is tried again.
+//! is looked for needs the same processor, or takes longer. After some times in vain without one success
+//! in between it is to sleep at once, and only now and then tried again.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long to look at most, in nanoseconds.
-const MAX: u32 = 50_000;
-/// Less is not worth it.
-const MIN: u32 = 2_000;
-/// Sleeps after which it is tried again.
-const RETRY: u32 = 64;
+/// How long to look.
+const LOOK: Duration = Duration::from_micros(50);
+/// How long when it is tried again: where both sides sleep, an answer takes longer than it would otherwise.
+const LOOK_AGAIN: Duration = Duration::from_micros(150);
+/// How often in vain until it is given up.
+const FAILURES: u32 = 8;
+/// How often to sleep until it is tried again.
+const SLEEPS: u32 = 64;
 
 /// How well it has paid so far to look for one kind of thing. Any thread may use it; what two threads
 /// learn at the same time may get lost.
+#[derive(Default)]
 pub(super) struct Spin {
-    nanos: AtomicU32,
+    /// In vain, since the last success.
+    failures: AtomicU32,
     sleeps: AtomicU32,
 }
 
 impl Spin {
-    pub(super) const fn new() -> Self {
-        Spin {
-            nanos: AtomicU32::new(MAX),
-            sleeps: AtomicU32::new(0),
-        }
-    }
-
-    /// How long to look this time.
+    /// How long to look this time; [`Spin::looked`] wants to know what came of it.
     pub(super) fn time(&self) -> Duration {
-        let nanos = self.nanos.load(Ordering::Relaxed);
-        if nanos >= MIN {
-            return Duration::from_nanos(nanos.into());
-        }
-        let sleeps = self.sleeps.fetch_add(1, Ordering::Relaxed);
-        if sleeps % RETRY == RETRY - 1 {
-            Duration::from_nanos(MAX.into())
+        if self.failures.load(Ordering::Relaxed) < FAILURES {
+            LOOK
+        } else if self.sleeps.fetch_add(1, Ordering::Relaxed) % SLEEPS == SLEEPS - 1 {
+            LOOK_AGAIN
         } else {
             Duration::ZERO
         }
     }
 
-    /// Something came while it was looked for.
-    pub(super) fn succeeded(&self) {
-        self.nanos.store(MAX, Ordering::Relaxed);
-    }
-
-    /// Nothing came in the time that [`Spin::time`] gave.
-    pub(super) fn failed(&self) {
-        let nanos = self.nanos.load(Ordering::Relaxed);
-        self.nanos.store(nanos / 2, Ordering::Relaxed);
+    /// It was looked for so long at most, and something has come meanwhile, or not.
+    pub(super) fn looked(&self, time: Duration, in_vain: bool) {
+        if time.is_zero() {
+            return;
+        }
+        let failures = if in_vain {
+            (self.failures.load(Ordering::Relaxed) + 1).min(FAILURES)
+        } else {
+            0
+        };
+        self.failures.store(failures, Ordering::Relaxed);
     }
 }
 
@@ -62,35 +58,30 @@ impl Spin {
 mod tests {
     use super::*;
 
-    #[test]
-    fn learns_from_failure_and_success() {
-        let spin = Spin::new();
-        let max = Duration::from_nanos(MAX.into());
-        assert_eq!(spin.time(), max);
-        let mut times = Vec::new();
-        while spin.time() > Duration::ZERO {
-            times.push(spin.time());
-            spin.failed();
-        }
-        assert!(times.is_sorted_by(|a, b| *a == 2 * *b), "{times:?}");
-        assert_eq!(times.last(), Some(&Duration::from_nanos(3125)));
-        spin.succeeded();
-        assert_eq!(spin.time(), max);
+    /// Waits so often, in vain each time but the last of so many; how often it looked.
+    fn looks(spin: &Spin, waits: u32, success_each: u32) -> usize {
+        (1..=waits)
+            .filter(|wait| {
+                let time = spin.time();
+                spin.looked(time, wait % success_each != 0);
+                !time.is_zero()
+            })
+            .count()
     }
 
     #[test]
-    fn tries_again_now_and_then() {
-        let spin = Spin::new();
-        for _ in 0..8 {
-            spin.failed();
-        }
-        let tries = (0..3 * RETRY)
-            .filter(|_| {
-                let time = spin.time();
-                spin.failed();
-                time > Duration::ZERO
-            })
-            .count();
-        assert_eq!(tries, 3);
+    fn goes_on_as_long_as_there_are_successes() {
+        assert_eq!(looks(&Spin::default(), 640, 1), 640);
+        assert_eq!(looks(&Spin::default(), 640, FAILURES), 640);
+    }
+
+    #[test]
+    fn gives_up_and_tries_again_now_and_then() {
+        let spin = Spin::default();
+        assert_eq!(looks(&spin, FAILURES, u32::MAX), FAILURES as usize);
+        assert_eq!(looks(&spin, 10 * SLEEPS, u32::MAX), 10);
+        // What comes while nobody looks is no success.
+        assert_eq!(looks(&spin, SLEEPS - 1, 1), 0);
+        assert_eq!(looks(&spin, SLEEPS, 1), SLEEPS as usize);
     }
 }
