@@ -274,8 +274,13 @@ impl Carrier for Local {
     }
 
     fn rest(&self) -> bool {
-        self.shared.mine().awake.0.store(0, Ordering::Relaxed);
-        // The other side stores what it has written or read, then looks at the flag.
+        let mine = self.shared.mine();
+        if self.waiting.load(Ordering::Relaxed) {
+            // Also where sending has paused before the room was used up: it must be told of more.
+            mine.starved.0.store(1, Ordering::Relaxed);
+        }
+        mine.awake.0.store(0, Ordering::Relaxed);
+        // The other side stores what it has written or read, then looks at the flags.
         fence(Ordering::SeqCst);
         let asleep = self.look() == (false, false);
         if !asleep {

@@ -110,6 +110,26 @@ fn a_full_ring_takes_nothing_until_there_is_room() {
 }
 
 #[test]
+fn who_pauses_with_little_room_left_is_woken_for_more() {
+    let (a, b) = pair();
+    let bytes = pattern(RING_LEN - ROOM_MIN as usize / 2, 1);
+    let mut taken = 0;
+    while taken < bytes.len() {
+        taken += send(&a, &bytes[taken..], false).unwrap();
+    }
+    a.pause();
+    assert_eq!(a.look(), (false, false));
+    assert!(a.rest());
+    let mut got = Vec::new();
+    while got.len() < bytes.len() {
+        got.extend(receive(&b, 0, RING_LEN).unwrap());
+    }
+    assert!(got == bytes);
+    assert_eq!(a.shared.mine().awake.0.load(Ordering::Relaxed), 1);
+    assert_eq!(a.look(), (false, true));
+}
+
+#[test]
 fn only_who_sleeps_is_woken_and_only_once() {
     let (a, b) = pair();
     let pending = |local: &Local| {
