@@ -101,24 +101,6 @@ impl Local {
         self.room_after(read)
     }
 
-    /// As [`Local::room`]; if there is none, the other side is asked to tell when there is.
-    fn room_or_wait(&self, wanted: u64) -> Result<u64, Errno> {
-        let room = self.room(wanted)?;
-        if room > 0 {
-            return Ok(room);
-        }
-        let starved = &self.shared.mine().starved.0;
-        starved.store(1, Ordering::Relaxed);
-        // The other side stores what it has read, then looks at the flag; here it is the other
-        // way round. So one of the two sees the other's.
-        fence(Ordering::SeqCst);
-        let room = self.room(wanted)?;
-        if room > 0 {
-            starved.store(0, Ordering::Relaxed);
-        }
-        Ok(room)
-    }
-
     /// Bytes that have arrived.
     fn available(&self) -> Result<u64, Errno> {
         let read = self.read.load(Ordering::Relaxed);
@@ -147,7 +129,7 @@ impl Local {
         let read = self.read.load(Ordering::Relaxed) + n as u64;
         self.read.store(read, Ordering::Relaxed);
         self.shared.mine().read.0.store(read, Ordering::Release);
-        // Pairs with the fence in `room_or_wait`.
+        // Pairs with the fence in `rest`.
         fence(Ordering::SeqCst);
         let other = self.shared.other();
         if other.starved.0.load(Ordering::Relaxed) != 0
@@ -168,7 +150,7 @@ impl Carrier for Local {
 
     unsafe fn send(&self, list: &[libc::iovec], own: bool) -> Result<usize, Errno> {
         let wanted: usize = list.iter().map(|part| part.iov_len).sum();
-        let room = self.room_or_wait(wanted as u64)?;
+        let room = self.room(wanted as u64)?;
         if room == 0 {
             self.waiting.store(true, Ordering::Relaxed);
             return Err(Errno::AGAIN);
@@ -276,11 +258,12 @@ impl Carrier for Local {
     fn rest(&self) -> bool {
         let mine = self.shared.mine();
         if self.waiting.load(Ordering::Relaxed) {
-            // Also where sending has paused before the room was used up: it must be told of more.
+            // Whether there was no room, or sending has paused before that: it must be told of more.
             mine.starved.0.store(1, Ordering::Relaxed);
         }
         mine.awake.0.store(0, Ordering::Relaxed);
-        // The other side stores what it has written or read, then looks at the flags.
+        // The other side stores what it has written or read, then looks at the flags; here it is the
+        // other way round. So one of the two sees the other's.
         fence(Ordering::SeqCst);
         let asleep = self.look() == (false, false);
         if !asleep {

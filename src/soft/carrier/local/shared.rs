@@ -43,7 +43,7 @@ pub(super) struct Side {
     pub read: Line<AtomicU64>,
     /// Looks at this memory by itself; otherwise it has to be woken.
     pub awake: Line<AtomicU32>,
-    /// Waits for room in its outgoing ring.
+    /// Sleeps until there is room in its outgoing ring.
     pub starved: Line<AtomicU32>,
     /// Can read the other process's memory.
     pub can_fetch: Line<AtomicU32>,
