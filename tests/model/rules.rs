@@ -502,6 +502,13 @@ impl Receives {
         }
     }
 
+    /// Soft-RoCE forgets the shared receive that a connection was filling when it came to an end:
+    /// what is still posted may hold the beginning of a message.
+    pub(super) fn forget_outstanding(&mut self) {
+        let left = self.posted.iter().filter(|receive| !receive.over);
+        self.torn.extend(left.map(|receive| receive.slot));
+    }
+
     fn end(&mut self, index: usize) {
         self.posted[index].over = true;
         self.done += 1;

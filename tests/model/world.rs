@@ -1154,6 +1154,9 @@ impl World<'_> {
                 return Err("memory that is only to be read has changed".into());
             }
         }
+        if self.stage.rxe {
+            self.shared.forget_outstanding();
+        }
         self.shared.check_end(&mut self.stage.shared_inbox)?;
         self.shared.reset(&mut self.stage.shared_inbox);
         Ok(())
