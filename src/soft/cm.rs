@@ -32,7 +32,7 @@ use super::carrier::Carrier;
 use super::carrier::local::offer::{Choice, Found, Offer, is_one_host};
 use super::carrier::tcp::Tcp;
 use super::diag::{self, Shown};
-use super::engine::{Readiness, Source, TimerKey, Token, engine};
+use super::engine::{Driver, Readiness, Source, TimerKey, Token, engine};
 use super::eventq::EventQueue;
 use super::link::Agreement;
 use super::qp::{Observer, Qp};
@@ -1205,8 +1205,8 @@ impl Id {
 }
 
 impl Source for Id {
-    fn ready(self: Arc<Self>, _readiness: Readiness, wait: bool) {
-        let mut state = if wait {
+    fn ready(self: Arc<Self>, _readiness: Readiness, driver: Driver) {
+        let mut state = if driver.waits() {
             self.state.lock()
         } else {
             match self.state.try_lock() {
@@ -1317,7 +1317,7 @@ impl Incoming {
 }
 
 impl Source for Incoming {
-    fn ready(self: Arc<Self>, _readiness: Readiness, _wait: bool) {
+    fn ready(self: Arc<Self>, _readiness: Readiness, _driver: Driver) {
         let mut state = self.state.lock();
         let IncomingState { socket, inbox, .. } = &mut *state;
         let Some(open) = socket else {
@@ -1353,7 +1353,7 @@ impl Source for Incoming {
             readable: true,
             writable: false,
         };
-        Arc::clone(&self).ready(readable, true);
+        Arc::clone(&self).ready(readable, Driver::Engine);
         self.abort();
         self.finish();
     }

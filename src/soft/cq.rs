@@ -11,7 +11,7 @@ use std::time::Instant;
 use rdma_sys::{ibv_cq, ibv_wc};
 use rustix::io::Errno;
 
-use super::engine::engine;
+use super::engine::{Engine, engine};
 use super::eventq::EventQueue;
 use super::spin::Spin;
 use super::sync::{Lock, wait_until};
@@ -108,6 +108,7 @@ impl Cq {
         drop(state);
         if wanted && let Some(channel) = &self.channel {
             channel.queue.push(Arc::clone(self));
+            Engine::rouse(channel.address());
         }
         result
     }
@@ -218,18 +219,47 @@ impl Channel {
             engine.poll();
             return self.queue.pop(take);
         }
+        let leader = engine.lead();
         let time = self.spin.time();
         let start = Instant::now();
         let look = || {
-            engine.poll();
+            match &leader {
+                // Going to sleep finds the same.
+                Some(_) if time.is_zero() => {}
+                Some(leader) => leader.look(),
+                None => engine.poll(),
+            }
             start.elapsed() < time
         };
         let found = self.queue.look_out(look, take);
         self.spin.looked(time, found.is_err());
-        found.or_else(|take| {
-            engine.take_over();
-            self.queue.pop(take)
-        })
+        let take = match (found, &leader) {
+            (Ok(cq), _) => return Ok(cq),
+            (Err(take), None) => {
+                engine.take_over();
+                return self.queue.pop(take);
+            }
+            (Err(take), Some(leader)) => {
+                let mut result = Ok(());
+                let sleep = || {
+                    result = leader.sleep(self.address(), || self.queue.is_empty());
+                    result.is_ok()
+                };
+                match self.queue.look_out(sleep, take) {
+                    Ok(cq) => return Ok(cq),
+                    Err(_) if result == Err(Errno::INTR) => return Err(Errno::INTR),
+                    Err(take) => take,
+                }
+            }
+        };
+        // The lead is for who does its work.
+        drop(leader);
+        self.queue.pop(take)
+    }
+
+    /// Names the channel, as long as it is there.
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Whether no event waits.

@@ -9,19 +9,26 @@
 //!
 //! Carriers in shared memory are looked at by whoever looks at the sockets, as long as they are
 //! in use; when that ends they are put to rest, and then wake the engine through a socket.
+//!
+//! The sockets of connections are watched at the seat (`leader.rs`), which the engine watches as one
+//! descriptor, and leaves to a thread that waits for completions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use once_cell::sync::OnceCell;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, read, write};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 use super::carrier::Carrier;
 use super::diag;
+use super::leader::{Leader, Seat};
 use super::spin::Spin;
 use super::sync::Lock;
 use crate::sys::fork::{self, PerProcess};
@@ -33,16 +40,34 @@ pub(super) struct Readiness {
     pub writable: bool,
 }
 
+/// Whose thread handles what is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Driver {
+    /// The engine's own, or one that stands in for it.
+    Engine,
+    /// One that waits for a completion and has the lead.
+    Leader,
+    /// One that polls, and may not come back.
+    Poller,
+}
+
+impl Driver {
+    /// Whether it waits for what another thread is working at.
+    pub(super) fn waits(self) -> bool {
+        self != Driver::Poller
+    }
+}
+
 /// Something that the engine watches or calls.
 pub(super) trait Source: Send + Sync {
-    /// Its descriptor is ready. With `wait` unset, the source may skip what another thread is
-    /// working at already.
-    fn ready(self: Arc<Self>, readiness: Readiness, wait: bool);
+    /// Its descriptor is ready. The source may skip what another thread is working at already if
+    /// `driver` does not wait.
+    fn ready(self: Arc<Self>, readiness: Readiness, driver: Driver);
 
-    /// Its carrier was looked at and is ready, or may be; `wait` as above. Returns whether there
+    /// Its carrier was looked at and is ready, or may be; skipping as above. Returns whether there
     /// was something.
-    fn looked(self: Arc<Self>, readiness: Readiness, wait: bool) -> bool {
-        let _ = (readiness, wait);
+    fn looked(self: Arc<Self>, readiness: Readiness, driver: Driver) -> bool {
+        let _ = (readiness, driver);
         false
     }
 
@@ -56,11 +81,22 @@ pub(super) trait Source: Send + Sync {
 
     /// What was put off with [`Engine::put_off`] is due.
     fn resumed(self: Arc<Self>) {}
+
+    /// Some time has gone by since [`Engine::delay`], or it is to be now. Returns whether it wants to be
+    /// asked again.
+    fn delayed(self: Arc<Self>, now: bool) -> bool {
+        let _ = now;
+        false
+    }
 }
 
 /// Names a watched descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Token(u64);
+pub(super) struct Token {
+    number: u64,
+    /// It is watched at the seat, not by the engine itself.
+    at_seat: bool,
+}
 
 struct Slot {
     generation: u32,
@@ -112,6 +148,13 @@ impl TimerKey {
 pub(super) struct Engine {
     epoll: OwnedFd,
     wake: OwnedFd,
+    seat: Seat,
+    /// Tells when the lease of the seat is over, and when to ask what is delayed.
+    clock: OwnedFd,
+    /// It is going to.
+    is_clock_set: AtomicBool,
+    /// Sources that may have something to send soon anyway, and otherwise later.
+    delayed: Lock<Vec<Arc<dyn Source>>>,
     slots: Lock<Slots>,
     timers: Lock<BTreeMap<TimerKey, Timer>>,
     kicks: Lock<Vec<Arc<dyn Source>>>,
@@ -125,6 +168,8 @@ pub(super) struct Engine {
     any_put_off: AtomicBool,
     /// Held by a polling thread, so that one at a time looks for events.
     polling: Lock<()>,
+    /// How often sockets were looked at.
+    dispatches: AtomicU64,
     /// How often polling threads have looked.
     polls: AtomicU64,
     /// The engine's thread leaves the sockets to them.
@@ -137,7 +182,16 @@ static ENGINE: PerProcess<OnceCell<Engine>> = PerProcess::new();
 
 /// Token of the descriptor that wakes the engine's thread.
 const WAKE: u64 = u64::MAX;
+/// Token of the clock.
+const CLOCK: u64 = u64::MAX - 1;
+/// Token of the seat, as a whole.
+const SEAT: u64 = u64::MAX - 2;
+/// Token, at the seat, of the descriptor that wakes the leader.
+pub(super) const ROUSE: u64 = u64::MAX - 3;
 const EVENTS: usize = 64;
+/// How long the seat is left to a leader that has gone before it is looked whether there was one
+/// again, and what is delayed goes on being so.
+const CLOCK_NANOS: i64 = 150_000;
 /// How long it leaves the sockets to a polling thread before it looks whether that still polls.
 const LEASE_MIN: Duration = Duration::from_micros(50);
 const LEASE_MAX: Duration = Duration::from_millis(1);
@@ -150,6 +204,8 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 const LOOKS_PER_SOCKETS: u32 = 16;
 /// The same for threads that poll, where all carriers are in shared memory.
 const CHEAP_LOOKS_PER_SOCKETS: u32 = 64;
+/// How often the sockets of connections are looked at for each time that the others are.
+const SEATS_PER_SOCKETS: u64 = 16;
 /// How often a carrier is looked at in vain before it is put to rest while others are in use.
 const LOOKS_IN_VAIN: u32 = 1 << 16;
 /// Sockets that are asked directly at a time.
@@ -169,6 +225,13 @@ impl Engine {
         let engine = Engine {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            seat: Seat::new()?,
+            clock: timerfd_create(
+                TimerfdClockId::Monotonic,
+                TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+            )?,
+            is_clock_set: AtomicBool::new(false),
+            delayed: Lock::default(),
             slots: Lock::default(),
             timers: Lock::default(),
             kicks: Lock::default(),
@@ -177,16 +240,19 @@ impl Engine {
             put_off: Lock::default(),
             any_put_off: AtomicBool::new(false),
             polling: Lock::new(()),
+            dispatches: AtomicU64::new(0),
             polls: AtomicU64::new(0),
             is_standing_down: AtomicBool::new(false),
             takes_over: AtomicBool::new(false),
         };
-        epoll::add(
-            &engine.epoll,
-            &engine.wake,
-            epoll::EventData::new_u64(WAKE),
-            epoll::EventFlags::IN,
-        )?;
+        for (fd, token) in [
+            (&engine.wake, WAKE),
+            (&engine.clock, CLOCK),
+            (engine.seat.epoll(), SEAT),
+        ] {
+            let data = epoll::EventData::new_u64(token);
+            epoll::add(&engine.epoll, fd, data, epoll::EventFlags::IN)?;
+        }
         if !fork::watch() {
             return Err(Errno::NOMEM);
         }
@@ -210,6 +276,25 @@ impl Engine {
         source: Arc<dyn Source>,
         write: bool,
     ) -> Result<Token, Errno> {
+        self.watch_somewhere(fd, source, write, false)
+    }
+
+    /// Starts to watch a descriptor for bytes that a thread may be waiting for.
+    pub(super) fn watch_at_seat(
+        &self,
+        fd: impl AsFd,
+        source: Arc<dyn Source>,
+    ) -> Result<Token, Errno> {
+        self.watch_somewhere(fd, source, false, true)
+    }
+
+    fn watch_somewhere(
+        &self,
+        fd: impl AsFd,
+        source: Arc<dyn Source>,
+        write: bool,
+        at_seat: bool,
+    ) -> Result<Token, Errno> {
         let token = {
             let mut slots = self.slots.lock();
             let index = slots.free.pop().unwrap_or_else(|| {
@@ -222,37 +307,39 @@ impl Engine {
             match slots.all.get_mut(index as usize) {
                 Some(slot) => {
                     slot.source = Some(source);
-                    Token(u64::from(slot.generation) << 32 | u64::from(index))
+                    let number = u64::from(slot.generation) << 32 | u64::from(index);
+                    Token { number, at_seat }
                 }
                 None => return Err(Errno::NOMEM),
             }
         };
-        let added = epoll::add(
-            &self.epoll,
-            fd,
-            epoll::EventData::new_u64(token.0),
-            flags(write),
-        );
+        let data = epoll::EventData::new_u64(token.number);
+        let added = epoll::add(self.place(token), fd, data, flags(write));
         if added.is_err() {
             self.forget(token);
         }
         added.map(|()| token)
     }
 
+    /// Where it is watched.
+    fn place(&self, token: Token) -> &OwnedFd {
+        if token.at_seat {
+            self.seat.epoll()
+        } else {
+            &self.epoll
+        }
+    }
+
     /// Changes whether room to write is of interest.
     pub(super) fn rewatch(&self, fd: impl AsFd, token: Token, write: bool) {
-        let _ = epoll::modify(
-            &self.epoll,
-            fd,
-            epoll::EventData::new_u64(token.0),
-            flags(write),
-        );
+        let data = epoll::EventData::new_u64(token.number);
+        let _ = epoll::modify(self.place(token), fd, data, flags(write));
     }
 
     /// Does not look for bytes to read until [`Engine::rewatch`]; reports at most an end.
     pub(super) fn mute(&self, fd: impl AsFd, token: Token) {
-        let data = epoll::EventData::new_u64(token.0);
-        let _ = epoll::modify(&self.epoll, fd, data, epoll::EventFlags::ONESHOT);
+        let data = epoll::EventData::new_u64(token.number);
+        let _ = epoll::modify(self.place(token), fd, data, epoll::EventFlags::ONESHOT);
     }
 
     /// Has another thread do the engine's work until the result is dropped, as the caller, which
@@ -277,7 +364,7 @@ impl Engine {
                 break;
             }
             let timeout = match next {
-                _ if !self.rest() => 0,
+                _ if !self.may_sleep() => 0,
                 Some(next) if next.tv_sec == 0 => next.tv_nsec.min(STAND_IN_LOOK),
                 _ => STAND_IN_LOOK,
             };
@@ -286,7 +373,7 @@ impl Engine {
                     tv_sec: 0,
                     tv_nsec: timeout,
                 }),
-                true,
+                Driver::Engine,
             );
         }
         // The engine's thread may not know of the next timer.
@@ -295,16 +382,16 @@ impl Engine {
 
     /// Stops watching a descriptor; its source may still get an event that is under way.
     pub(super) fn unwatch(&self, fd: impl AsFd, token: Token) {
-        let _ = epoll::delete(&self.epoll, fd);
+        let _ = epoll::delete(self.place(token), fd);
         self.forget(token);
     }
 
     fn forget(&self, token: Token) {
         let mut slots = self.slots.lock();
-        let index = token.0 as u32;
+        let index = token.number as u32;
         let mut dropped = None;
         if let Some(slot) = slots.all.get_mut(index as usize)
-            && u64::from(slot.generation) == token.0 >> 32
+            && u64::from(slot.generation) == token.number >> 32
         {
             slot.generation = slot.generation.wrapping_add(1);
             dropped = slot.source.take();
@@ -389,6 +476,108 @@ impl Engine {
         }
     }
 
+    /// Asks `source` a little later whether it has something to send still.
+    pub(super) fn delay(&self, source: Arc<dyn Source>) {
+        self.delayed.lock().push(source);
+        self.set_clock();
+    }
+
+    fn set_clock(&self) {
+        if !self.is_clock_set.swap(true, Ordering::SeqCst) {
+            let mut once = Itimerspec {
+                it_interval: Timespec::default(),
+                it_value: Timespec::default(),
+            };
+            once.it_value.tv_nsec = CLOCK_NANOS;
+            // Cannot fail: the timer is our own.
+            let _ = timerfd_settime(&self.clock, TimerfdTimerFlags::empty(), &once);
+        }
+    }
+
+    /// The clock has told.
+    fn run_clock(&self, driver: Driver) {
+        let _ = read(&self.clock, &mut [0; 8]);
+        // First: what comes up meanwhile has the clock set again.
+        self.is_clock_set.store(false, Ordering::SeqCst);
+        let is_left = self.run_delayed(false);
+        let lease = self.seat.is_lease_over(|| self.watch_seat(true));
+        if is_left || lease == Some(false) {
+            self.set_clock();
+        }
+        if lease == Some(true) && driver != Driver::Engine {
+            // Carriers are to be looked at again.
+            self.wake();
+        }
+    }
+
+    /// Returns whether something is still delayed.
+    fn run_delayed(&self, now: bool) -> bool {
+        let mut sources = std::mem::take(&mut *self.delayed.lock());
+        sources.retain(|source| Arc::clone(source).delayed(now));
+        let mut delayed = self.delayed.lock();
+        delayed.append(&mut sources);
+        !delayed.is_empty()
+    }
+
+    /// Has the engine do what the leader cannot for a while, if the calling thread is that.
+    pub(super) fn end_lease(&self) {
+        if self.seat.end_lease() {
+            self.watch_seat(true);
+            self.wake();
+        }
+    }
+
+    /// Whether the engine is told of what comes up at the seat.
+    fn watch_seat(&self, watch: bool) {
+        let flags = if watch {
+            epoll::EventFlags::IN
+        } else {
+            epoll::EventFlags::ONESHOT
+        };
+        let data = epoll::EventData::new_u64(SEAT);
+        let _ = epoll::modify(&self.epoll, self.seat.epoll(), data, flags);
+    }
+
+    /// Takes the lead, unless another thread has it.
+    pub(super) fn lead(&self) -> Option<Leader<'_>> {
+        let place = self.seat.take(|| self.watch_seat(false))?;
+        Some(Leader::new(self, &self.seat, place))
+    }
+
+    /// A leader has gone. If there is no other one soon, the seat is the engine's again.
+    pub(super) fn give_up_lead(&self) {
+        self.set_clock();
+    }
+
+    /// Wakes the leader if it sleeps until there is something in this queue.
+    pub(super) fn rouse(queue: usize) {
+        if let Some(engine) = ENGINE.get().get() {
+            engine.seat.rouse(queue);
+        }
+    }
+
+    /// Looks as the leader does, for the so many-th time, and handles what is there.
+    pub(super) fn look_as_leader(&self, count: u32) -> Result<(), Errno> {
+        self.look(Driver::Leader);
+        let looks = self.looks.load(Ordering::Relaxed).max(1);
+        if count.is_multiple_of(looks) {
+            self.handle_seat(Some(&Timespec::default()), Driver::Leader)?;
+        }
+        Ok(())
+    }
+
+    /// Sleeps as the leader does, and handles what has come.
+    pub(super) fn sleep_as_leader(&self) -> Result<(), Errno> {
+        self.resume();
+        // The program has nothing to send that it could go with.
+        self.run_delayed(true);
+        if !self.rest() {
+            return self.look_as_leader(0);
+        }
+        self.handle_seat(None, Driver::Leader)?;
+        Ok(())
+    }
+
     /// Handles what is ready without waiting. For threads that poll.
     pub(super) fn poll(&self) {
         if self.any_put_off.load(Ordering::Relaxed) {
@@ -400,23 +589,27 @@ impl Engine {
             let polls = self.polls.fetch_add(1, Ordering::Relaxed);
             // Without any, each number is a multiple of 1.
             let looks = self.looks.load(Ordering::Relaxed).max(1);
-            if polls.is_multiple_of(u64::from(looks)) {
-                self.dispatch(Some(Timespec::default()), false);
+            let looks = u64::from(looks);
+            if polls.is_multiple_of(looks * SEATS_PER_SOCKETS) {
+                self.dispatch(Some(Timespec::default()), Driver::Poller);
+            } else if polls.is_multiple_of(looks) {
+                // A failure shows with the others.
+                let _ = self.handle_seat(Some(&Timespec::default()), Driver::Poller);
             } else {
-                self.look(false);
+                self.look(Driver::Poller);
             }
         }
     }
 
-    /// Has a carrier looked at from now on; `wait` says that the engine's thread asks for it.
+    /// Has a carrier looked at from now on.
     pub(super) fn attend(
         &self,
         source: &Arc<impl Source + 'static>,
         carrier: &Arc<dyn Carrier>,
-        wait: bool,
+        driver: Driver,
     ) {
         carrier.stay_awake();
-        if self.add_awake(source, carrier, None) && !wait {
+        if self.add_awake(source, carrier, None) && driver == Driver::Poller {
             // Whoever polls may stop; then the engine has to look.
             self.wake();
         }
@@ -494,7 +687,7 @@ impl Engine {
 
     /// Looks at the carriers that are in use, and handles what is there. Returns whether there
     /// was something.
-    fn look(&self, wait: bool) -> bool {
+    fn look(&self, driver: Driver) -> bool {
         if self.looks.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -507,7 +700,7 @@ impl Engine {
                 None => watched.carrier.look(),
             };
             let readiness = Readiness { readable, writable };
-            if (readable || writable) && Arc::clone(&watched.source).looked(readiness, wait) {
+            if (readable || writable) && Arc::clone(&watched.source).looked(readiness, driver) {
                 found = true;
                 watched.idle.store(0, Ordering::Relaxed);
             } else {
@@ -529,6 +722,20 @@ impl Engine {
         }
         self.retain_awake(|w| !self.put_to_rest(w));
         self.looks.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether a thread of the engine may sleep: carriers are at rest, or somebody else's.
+    fn may_sleep(&self) -> bool {
+        if !self.seat.is_leased() {
+            return self.rest();
+        }
+        // Pairs with the fence of a leader that is about to sleep: if it has not seen that there are
+        // carriers to be looked at, it is seen here that it sleeps.
+        fence(Ordering::SeqCst);
+        if self.looks.load(Ordering::Relaxed) != 0 {
+            self.seat.rouse_any();
+        }
+        true
     }
 
     fn run(&self) {
@@ -563,12 +770,12 @@ impl Engine {
             if !looks && let Some((time, _)) = looking.take() {
                 spin.looked(time, true);
             }
-            let timeout = if looks || !self.rest() {
+            let timeout = if looks || !self.may_sleep() {
                 Some(Timespec::default())
             } else {
                 timeout
             };
-            if self.dispatch(timeout, true) {
+            if self.dispatch(timeout, Driver::Engine) {
                 if let Some((time, _)) = looking {
                     spin.looked(time, false);
                 }
@@ -584,12 +791,20 @@ impl Engine {
         let mut lease = LEASE_MIN;
         let mut polls = self.polls.load(Ordering::Relaxed);
         loop {
-            let mut fds = [PollFd::new(&self.wake, PollFlags::IN)];
+            let mut fds = [
+                PollFd::new(&self.wake, PollFlags::IN),
+                PollFd::new(&self.clock, PollFlags::IN),
+            ];
             let timeout = Timespec {
                 tv_sec: 0,
                 tv_nsec: i64::from(lease.subsec_nanos()),
             };
-            if poll(&mut fds, Some(&timeout)) != Ok(0) {
+            let result = poll(&mut fds, Some(&timeout));
+            let [wake, clock] = fds.map(|fd| !fd.revents().is_empty());
+            if clock {
+                self.run_clock(Driver::Engine);
+            }
+            if wake || result.is_err() {
                 let _ = read(&self.wake, &mut [0; 8]);
                 return !self.takes_over.swap(false, Ordering::Relaxed);
             }
@@ -636,37 +851,81 @@ impl Engine {
 
     /// Handles what carriers and sockets have, after waiting for the latter. Returns whether there
     /// was anything.
-    fn dispatch(&self, timeout: Option<Timespec>, wait: bool) -> bool {
+    fn dispatch(&self, timeout: Option<Timespec>, driver: Driver) -> bool {
         let mut handled = false;
-        if wait {
+        if driver == Driver::Engine && !self.seat.is_leased() {
             for _ in 0..LOOKS_PER_SOCKETS {
-                handled |= self.look(true);
+                handled |= self.look(driver);
             }
         }
-        let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
-        let ready = match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
-            Ok((ready, _)) => ready,
-            Err(Errno::INTR) => return false,
+        let count = self.dispatches.fetch_add(1, Ordering::Relaxed);
+        let now = timeout.filter(|time| *time == Timespec::default());
+        let result = match &now {
+            // The shorter way to what matters most.
+            Some(now) if !count.is_multiple_of(SEATS_PER_SOCKETS) && !self.seat.is_leased() => {
+                self.handle_seat(Some(now), driver)
+            }
+            _ => self.handle(&self.epoll, timeout.as_ref(), driver),
+        };
+        match result {
+            Ok(any) => handled | any,
+            Err(Errno::INTR) => handled,
             Err(e) => {
                 static TOLD: AtomicBool = AtomicBool::new(false);
                 if !TOLD.swap(true, Ordering::Relaxed) {
                     diag::warn(format_args!("waiting for sockets failed: {e}"));
                 }
-                if wait {
+                if driver == Driver::Engine {
                     // Somebody has closed our descriptors; that must not cost a CPU as well.
                     std::thread::sleep(FAILURE_PAUSE);
                 }
-                return false;
+                handled
             }
-        };
-        for event in ready {
+        }
+    }
+
+    /// Handles what comes up at the seat. Returns whether there was anything.
+    fn handle_seat(&self, timeout: Option<&Timespec>, driver: Driver) -> Result<bool, Errno> {
+        self.handle(self.seat.epoll(), timeout, driver)
+    }
+
+    /// Handles what sockets have, after waiting for them. Returns whether there was anything.
+    fn handle(
+        &self,
+        epoll: &OwnedFd,
+        timeout: Option<&Timespec>,
+        driver: Driver,
+    ) -> Result<bool, Errno> {
+        let mut handled = false;
+        let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
+        let ready = epoll::wait(epoll, &mut events, timeout);
+        if driver == Driver::Leader {
+            self.seat.has_woken_up();
+        }
+        for event in ready?.0 {
             let token = { event.data }.u64();
-            if token == WAKE {
-                // Polling threads leave kicks to the engine's thread.
-                if wait {
-                    let _ = read(&self.wake, &mut [0; 8]);
+            match token {
+                WAKE => {
+                    // Polling threads leave kicks to the engine's thread.
+                    if driver == Driver::Engine {
+                        let _ = read(&self.wake, &mut [0; 8]);
+                    }
+                    continue;
                 }
-                continue;
+                CLOCK => {
+                    self.run_clock(driver);
+                    continue;
+                }
+                SEAT => {
+                    let now = Timespec::default();
+                    handled |= self.handle_seat(Some(&now), driver).unwrap_or(false);
+                    continue;
+                }
+                ROUSE => {
+                    self.seat.is_roused();
+                    continue;
+                }
+                _ => {}
             }
             let flags = { event.flags };
             let gone = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
@@ -677,11 +936,11 @@ impl Engine {
                         readable: gone || flags.contains(epoll::EventFlags::IN),
                         writable: gone || flags.contains(epoll::EventFlags::OUT),
                     },
-                    wait,
+                    driver,
                 );
             }
         }
-        handled
+        Ok(handled)
     }
 
     /// Runs what is due; returns how long until the next.

@@ -26,7 +26,8 @@ pub(super) struct EventQueue<T> {
 
 struct Items<T> {
     queue: VecDeque<T>,
-    /// By how much the descriptor's count is too high, after removals on an old kernel.
+    /// By how much the descriptor's count is too high, or is going to be: for items that were removed
+    /// before they were counted, after a reader had taken the count, or on an old kernel.
     surplus: usize,
     /// Threads that look.
     lookouts: usize,
@@ -56,19 +57,15 @@ impl<T> EventQueue<T> {
         items.queue.push_back(item);
         if items.lookouts > items.uncounted {
             items.uncounted += 1;
-        } else {
-            self.count(&mut items);
-        }
-    }
-
-    fn count(&self, items: &mut Items<T>) {
-        if items.surplus > 0 {
+        } else if items.surplus > 0 {
             // Counted already.
             items.surplus -= 1;
-            return;
+        } else {
+            // Whoever wakes up wants the lock.
+            drop(items);
+            // Cannot fail: the count stays far below its limit, and the descriptor is our own.
+            let _ = write(&self.fd, &1u64.to_ne_bytes());
         }
-        // Cannot fail: the count stays far below its limit, and the descriptor is our own.
-        let _ = write(&self.fd, &1u64.to_ne_bytes());
     }
 
     /// Looks for an item until `go_on` says no: `go_on` sees to it that one can come. `Err` is
@@ -137,13 +134,11 @@ impl<T> EventQueue<T> {
     }
 
     /// Takes one off the count without waiting, even if the descriptor is a blocking one. False if
-    /// the kernel cannot do that.
+    /// it is not there, or if the kernel cannot do that.
     fn uncount(&self) -> bool {
         let mut count = [0; 8];
         let mut bufs = [IoSliceMut::new(&mut count)];
-        // Taken; or a reader was faster, and will find the item gone; or an old kernel.
-        let taken = preadv2(&self.fd, &mut bufs, u64::MAX, ReadWriteFlags::NOWAIT);
-        !matches!(taken, Err(Errno::OPNOTSUPP | Errno::NOSYS))
+        preadv2(&self.fd, &mut bufs, u64::MAX, ReadWriteFlags::NOWAIT).is_ok()
     }
 
     /// Whether the program wants to wait for events in [`EventQueue::pop`].

@@ -20,8 +20,9 @@ use rustix::io::Errno;
 use super::carrier::Carrier;
 use super::carrier::lending::{Purpose, Reference};
 use super::cq::Overrun;
+use super::delayed::Due;
 use super::diag;
-use super::engine::{Readiness, Source, Token, engine};
+use super::engine::{Driver, Readiness, Source, Token, engine};
 use super::mem::{self, Borrowed, Scratch};
 use super::mr::{Region, RegionUse, access};
 use super::qp::{Qp, state};
@@ -676,7 +677,7 @@ impl Qp {
         tx.rnr_retry = agreement.rnr_retry;
         rx.can_fetch = carrier.lending().is_some_and(|lending| lending.can_fetch());
         tx.control.extend(first);
-        tx.token = Some(engine()?.watch(carrier.fd(), this, false)?);
+        tx.token = Some(engine()?.watch_at_seat(carrier.fd(), this)?);
         tx.carrier = Some(carrier);
         self.state.store(state::READY, Ordering::Release);
         self.pump_and_kick(&mut tx);
@@ -750,7 +751,7 @@ impl Qp {
             engine.rewatch(carrier.fd(), token, true);
         } else if let Some(this) = self.this.upgrade() {
             carrier.pause();
-            engine.attend(&this, carrier, false);
+            engine.attend(&this, carrier, Driver::Poller);
         }
     }
 
@@ -898,7 +899,7 @@ impl Qp {
     }
 
     /// Receives and handles what has arrived. Returns whether there was anything.
-    fn receive_all(&self, rx: &mut Rx, wait: bool) -> bool {
+    fn receive_all(&self, rx: &mut Rx, driver: Driver) -> bool {
         let Some(carrier) = self.tx.lock().carrier.clone() else {
             return false;
         };
@@ -931,10 +932,7 @@ impl Qp {
         }
         let mut tx = self.tx.lock();
         match result {
-            // The program may have an answer that the acknowledgment can go with.
-            Ok(()) if rx.delivered && !wait && !carrier.is_polled() && self.put_off() => {
-                return true;
-            }
+            Ok(()) if rx.delivered && self.leaves_to_program(&*carrier, driver) => return true,
             Ok(()) => {}
             Err(End::Overrun) => {
                 diag::warn(format_args!("completion queue of QP {} overrun", self.num));
@@ -960,6 +958,14 @@ impl Qp {
             self.attend(rx, &mut tx);
         }
         true
+    }
+
+    /// Leaves an acknowledgment to the program, which may have an answer that it can go with.
+    fn leaves_to_program(&self, carrier: &dyn Carrier, driver: Driver) -> bool {
+        match driver {
+            Driver::Poller => !carrier.is_polled() && self.put_off(),
+            Driver::Engine | Driver::Leader => self.delay(),
+        }
     }
 
     /// One call of the carrier.
@@ -1452,6 +1458,7 @@ impl Qp {
                 engine.neglect(carrier);
             }
         }
+        engine.end_lease();
         let stand_in = engine.stand_in();
         let result = run();
         drop(stand_in);
@@ -1463,7 +1470,7 @@ impl Qp {
                 if tx.blocked {
                     carrier.pause();
                 }
-                engine.attend(&this, carrier, false);
+                engine.attend(&this, carrier, Driver::Poller);
             }
         }
         result
@@ -1575,9 +1582,9 @@ impl Qp {
     }
 
     /// The receiving side, for whoever has something to receive; `None` if another thread is
-    /// working at it and `wait` is not set, or if that takes long.
-    fn receiver(&self, wait: bool) -> Option<MutexGuard<'_, Rx>> {
-        if wait && !self.flushing.load(Ordering::Acquire) {
+    /// working at it and `driver` does not wait, or if that takes long.
+    fn receiver(&self, driver: Driver) -> Option<MutexGuard<'_, Rx>> {
+        if driver.waits() && !self.flushing.load(Ordering::Acquire) {
             Some(self.rx.lock())
         } else {
             self.rx.try_lock()
@@ -1585,7 +1592,7 @@ impl Qp {
     }
 
     /// Returns whether something was sent or received.
-    fn progress(&self, rx: &mut Rx, readiness: Readiness, wait: bool) -> bool {
+    fn progress(&self, rx: &mut Rx, readiness: Readiness, driver: Driver) -> bool {
         let mut done = readiness.writable;
         if readiness.writable {
             let mut tx = self.tx.lock();
@@ -1602,15 +1609,15 @@ impl Qp {
             }
         }
         if readiness.readable && !rx.closed {
-            done |= self.receive_all(rx, wait);
+            done |= self.receive_all(rx, driver);
         }
         done
     }
 }
 
 impl Source for Qp {
-    fn ready(self: Arc<Self>, mut readiness: Readiness, wait: bool) {
-        let Some(mut rx) = self.receiver(wait) else {
+    fn ready(self: Arc<Self>, mut readiness: Readiness, driver: Driver) {
+        let Some(mut rx) = self.receiver(driver) else {
             return;
         };
         let (carrier, token, blocked) = {
@@ -1620,18 +1627,18 @@ impl Source for Qp {
         if let (Some(carrier), Some(token), Ok(engine)) = (carrier, token, engine()) {
             if carrier.is_polled() {
                 carrier.woken();
-                engine.attend(&self, &carrier, wait);
+                engine.attend(&self, &carrier, driver);
                 readiness.writable = carrier.look().1;
-            } else if !wait && !blocked {
+            } else if driver == Driver::Poller && !blocked {
                 engine.ask_directly(&self, &carrier, token);
             }
         }
-        self.progress(&mut rx, readiness, wait);
+        self.progress(&mut rx, readiness, driver);
     }
 
-    fn looked(self: Arc<Self>, readiness: Readiness, wait: bool) -> bool {
-        match self.receiver(wait) {
-            Some(mut rx) => self.progress(&mut rx, readiness, wait),
+    fn looked(self: Arc<Self>, readiness: Readiness, driver: Driver) -> bool {
+        match self.receiver(driver) {
+            Some(mut rx) => self.progress(&mut rx, readiness, driver),
             // Another thread is at it.
             None => true,
         }
@@ -1658,6 +1665,15 @@ impl Source for Qp {
         // First, so that what comes up from now on is put off anew.
         self.put_off.store(false, Ordering::Release);
         self.pump_and_kick(&mut self.tx.lock());
+    }
+
+    fn delayed(self: Arc<Self>, now: bool) -> bool {
+        match self.delayed.is_due(now) {
+            Due::Soon => return true,
+            Due::Now => self.pump_and_kick(&mut self.tx.lock()),
+            Due::Gone => {}
+        }
+        false
     }
 
     fn kicked(self: Arc<Self>) {

@@ -11,10 +11,10 @@
 //! - `requester`, `responder`: the two halves of a queue pair as pure state machines.
 //! - `mr`, `mem`, `persist`: whose memory it is, touching it, making it durable.
 //! - `eventq`, `cq`, `recvq`: descriptors with queues behind them, completions, receives.
-//! - `qp`, `link`: a queue pair, and its traffic.
+//! - `qp`, `link`: a queue pair, and its traffic; `delayed`: an acknowledgment that waits for company.
 //! - `cm`, `addrinfo`: connections as librdmacm has them; `admission`: who may connect.
 //! - `stats`: counters that can be read from outside.
-//! - `engine`: the thread that keeps it all going.
+//! - `engine`: the thread that keeps it all going; `leader`: a waiting thread that does so instead.
 //! - `device`, `verbs`: what C sees.
 //!
 //! Locks are taken in this order, and a lock further down never waits for one further up: a queue
@@ -27,10 +27,12 @@ mod admission;
 mod carrier;
 mod cm;
 mod cq;
+mod delayed;
 mod device;
 pub mod diag;
 mod engine;
 mod eventq;
+mod leader;
 mod link;
 mod mem;
 mod mr;

@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use rdma_sys::{ibv_qp_state, ibv_wc};
 
 use super::cq::{Cq, Overrun};
+use super::delayed::Delayed;
 use super::diag;
 use super::engine::{Source, engine};
 use super::link::{Rx, Tx};
@@ -86,6 +87,7 @@ pub struct Qp {
     pub(super) kicked: AtomicBool,
     /// Something to send was put off until a thread polls.
     pub(super) put_off: AtomicBool,
+    pub(super) delayed: Delayed,
     /// A long flush is under way, with the receiving side locked: the engine must not wait for it.
     pub(super) flushing: AtomicBool,
     pub(super) peer_num: AtomicU32,
@@ -131,6 +133,7 @@ impl Qp {
             state: AtomicU8::new(state::INIT),
             kicked: AtomicBool::new(false),
             put_off: AtomicBool::new(false),
+            delayed: Delayed::default(),
             flushing: AtomicBool::new(false),
             peer_num: AtomicU32::new(0),
             tx: Lock::new(Tx::new(Requester::new(
@@ -326,6 +329,18 @@ impl Qp {
         possible
     }
 
+    /// Has an acknowledgment wait for what the program sends, if that is to be expected.
+    pub(super) fn delay(&self) -> bool {
+        self.delayed
+            .begin(|| match (engine(), self.this.upgrade()) {
+                (Ok(engine), Some(this)) => {
+                    engine.delay(this as Arc<dyn Source>);
+                    true
+                }
+                _ => false,
+            })
+    }
+
     /// Sends what can be sent; leaves what needs the receiving side's lock to the engine.
     pub(super) fn pump_and_kick(&self, tx: &mut Tx) {
         if self.pump(tx)
@@ -399,6 +414,7 @@ impl Drop for Batch<'_> {
     fn drop(&mut self) {
         if !self.may_wait() {
             self.qp.pump_and_kick(&mut self.tx);
+            self.qp.delayed.is_sent();
         }
     }
 }

@@ -16,41 +16,68 @@ const LOOK: Duration = Duration::from_micros(50);
 const LOOK_AGAIN: Duration = Duration::from_micros(150);
 /// How often in vain until it is given up.
 const FAILURES: u32 = 8;
-/// How often to sleep until it is tried again.
-const SLEEPS: u32 = 64;
+/// How often it is left out until it is tried again.
+const LEFT_OUT: u32 = 64;
 
-/// How well it has paid so far to look for one kind of thing. Any thread may use it; what two threads
+/// How well something has paid so far that may be in vain. Any thread may use it; what two threads
 /// learn at the same time may get lost.
 #[derive(Default)]
-pub(super) struct Spin {
+pub(super) struct Habit {
     /// In vain, since the last success.
     failures: AtomicU32,
-    sleeps: AtomicU32,
+    left_out: AtomicU32,
 }
 
-impl Spin {
-    /// How long to look this time; [`Spin::looked`] wants to know what came of it.
-    pub(super) fn time(&self) -> Duration {
+/// What to do about it this time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    Do,
+    /// It has not paid for a while.
+    TryAgain,
+    LeaveOut,
+}
+
+impl Habit {
+    /// [`Habit::came_out`] wants to know what came of it unless it was left out.
+    pub(super) fn choose(&self) -> Choice {
         if self.failures.load(Ordering::Relaxed) < FAILURES {
-            LOOK
-        } else if self.sleeps.fetch_add(1, Ordering::Relaxed) % SLEEPS == SLEEPS - 1 {
-            LOOK_AGAIN
+            Choice::Do
+        } else if self.left_out.fetch_add(1, Ordering::Relaxed) % LEFT_OUT == LEFT_OUT - 1 {
+            Choice::TryAgain
         } else {
-            Duration::ZERO
+            Choice::LeaveOut
         }
     }
 
-    /// It was looked for so long at most, and something has come meanwhile, or not.
-    pub(super) fn looked(&self, time: Duration, in_vain: bool) {
-        if time.is_zero() {
-            return;
-        }
+    pub(super) fn came_out(&self, in_vain: bool) {
         let failures = if in_vain {
             (self.failures.load(Ordering::Relaxed) + 1).min(FAILURES)
         } else {
             0
         };
         self.failures.store(failures, Ordering::Relaxed);
+    }
+}
+
+/// How well it has paid so far to look for one kind of thing.
+#[derive(Default)]
+pub(super) struct Spin(Habit);
+
+impl Spin {
+    /// How long to look this time; [`Spin::looked`] wants to know what came of it.
+    pub(super) fn time(&self) -> Duration {
+        match self.0.choose() {
+            Choice::Do => LOOK,
+            Choice::TryAgain => LOOK_AGAIN,
+            Choice::LeaveOut => Duration::ZERO,
+        }
+    }
+
+    /// It was looked for so long at most, and something has come meanwhile, or not.
+    pub(super) fn looked(&self, time: Duration, in_vain: bool) {
+        if !time.is_zero() {
+            self.0.came_out(in_vain);
+        }
     }
 }
 
@@ -79,9 +106,9 @@ mod tests {
     fn gives_up_and_tries_again_now_and_then() {
         let spin = Spin::default();
         assert_eq!(looks(&spin, FAILURES, u32::MAX), FAILURES as usize);
-        assert_eq!(looks(&spin, 10 * SLEEPS, u32::MAX), 10);
+        assert_eq!(looks(&spin, 10 * LEFT_OUT, u32::MAX), 10);
         // What comes while nobody looks is no success.
-        assert_eq!(looks(&spin, SLEEPS - 1, 1), 0);
-        assert_eq!(looks(&spin, SLEEPS, 1), SLEEPS as usize);
+        assert_eq!(looks(&spin, LEFT_OUT - 1, 1), 0);
+        assert_eq!(looks(&spin, LEFT_OUT, 1), LEFT_OUT as usize);
     }
 }

@@ -3,7 +3,7 @@
 
 //! What the core needs from the C library and the allocator that has no safe wrapper elsewhere:
 //! errno, the environment, syslog, the dynamic loader, allocation that can fail, private pages,
-//! the host's addresses.
+//! the host's addresses, what signals do.
 //!
 //! Each file wraps one such thing in a safe interface. Nothing here knows about RDMA.
 
@@ -17,4 +17,5 @@ pub(crate) mod init;
 pub(crate) mod interfaces;
 pub(crate) mod mapping;
 pub(crate) mod page;
+pub(crate) mod signals;
 pub(crate) mod syslog;

@@ -88,15 +88,30 @@ has_event(int fd)
 	return poll(&look, 1, 0) > 0;
 }
 
+/* Nothing else has the receives of a peer that has gone complete. */
+static void *
+disconnect_after_event(void *arg)
+{
+	struct session *session = arg;
+	struct pollfd fd = {.events = POLLIN};
+
+	OK(rpma_conn_get_event_fd(session->conn, &fd.fd));
+	while (poll(&fd, 1, -1) < 0)
+		if (errno != EINTR)
+			die("poll: %s", strerror(errno));
+	rpma_conn_disconnect(session->conn);
+	return NULL;
+}
+
 static void
 serve(struct session *session)
 {
 	struct rpma_cq *cq = NULL;
-	int event_fd, cq_fd;
+	pthread_t watcher;
+	int event_fd;
 
 	OK(rpma_conn_get_cq(session->conn, &cq));
 	OK(rpma_conn_get_event_fd(session->conn, &event_fd));
-	OK(rpma_cq_get_fd(cq, &cq_fd));
 	if (!session->work.wait) {
 		for (unsigned n = 1; drain(session, cq); n++)
 			if (n % LOOK_EVERY == 0 && has_event(event_fd))
@@ -105,19 +120,12 @@ serve(struct session *session)
 	}
 	if (work_receives(&session->work) == 0)
 		return;
-	for (;;) {
-		struct pollfd fds[2] = {{.fd = cq_fd, .events = POLLIN}, {.fd = event_fd, .events = POLLIN}};
-
-		if (poll(fds, 2, -1) < 0 && errno != EINTR)
-			die("poll: %s", strerror(errno));
-		if (fds[0].revents != 0) {
-			OK(rpma_cq_wait(cq));
-			if (!drain(session, cq))
-				return;
-		} else if (fds[1].revents != 0) {
-			return;
-		}
-	}
+	/* A wait ends with the receives that the end of the connection flushes. */
+	if (pthread_create(&watcher, NULL, disconnect_after_event, session) != 0)
+		die("no thread for a connection");
+	while (drain(session, cq))
+		OK(rpma_cq_wait(cq));
+	pthread_join(watcher, NULL);
 }
 
 static void *
