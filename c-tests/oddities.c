@@ -49,11 +49,14 @@ count_signal(int signo)
 	signals++;
 }
 
-/* A signal every 100 us; what it interrupts is not started again by the kernel. */
+/* Of the handler below: whether the kernel starts again what it interrupts. */
+static int signal_flags;
+
+/* A signal every 100 us. */
 static void
 signals_on(void)
 {
-	struct sigaction action = {.sa_handler = count_signal};
+	struct sigaction action = {.sa_handler = count_signal, .sa_flags = signal_flags};
 	struct itimerval often = {{0, 100}, {0, 100}};
 
 	CHECK_INT(sigaction(SIGALRM, &action, NULL), 0);
@@ -79,6 +82,7 @@ next_despite_signals(struct rpma_cq *cq, struct ibv_wc *wc)
 		if (ret != 0) {
 			CHECK_INT(errno, EINTR);
 			CHECK_CODE(ret, RPMA_E_NO_COMPLETION);
+			CHECK_INT(signal_flags & SA_RESTART, 0);
 		}
 	}
 	CHECK_CODE(ret, 0);
@@ -150,6 +154,77 @@ interrupted_client(struct side *side)
 	OK(rpma_mr_remote_delete(&remote));
 	OK(rpma_mr_dereg(&mr));
 	OK(rpma_mr_dereg(&back_mr));
+	close_client(&e);
+}
+
+/* Waiting goes on after a signal that is to restart system calls. */
+static void
+restarted_server(struct side *side)
+{
+	signal_flags = SA_RESTART;
+	interrupted_server(side);
+}
+
+static void
+restarted_client(struct side *side)
+{
+	signal_flags = SA_RESTART;
+	interrupted_client(side);
+}
+
+/* The same in a program that also has a handler of the other kind, for a signal that does not come. */
+static void
+handle_both_ways(void)
+{
+	struct sigaction other = {.sa_handler = count_signal};
+
+	signal_flags = SA_RESTART;
+	CHECK_INT(sigaction(SIGUSR2, &other, NULL), 0);
+	signals_on();
+	signals_off();
+	signals = 0;
+}
+
+static void
+restarted_among_others_server(struct side *side)
+{
+	handle_both_ways();
+	interrupted_server(side);
+}
+
+static void
+restarted_among_others_client(struct side *side)
+{
+	handle_both_ways();
+	interrupted_client(side);
+}
+
+/* A wait that nothing else ends is ended by a signal that does not restart system calls. */
+static void
+signal_ends_a_wait_server(struct side *side)
+{
+	struct ends e;
+
+	open_server(side, &e, NULL);
+	hear(side, 0, "done");
+	close_server(&e);
+}
+
+static void
+signal_ends_a_wait_client(struct side *side)
+{
+	struct ends e;
+
+	open_client(side, &e, NULL);
+	/* Often: before it sleeps, while it sleeps, when it has slept. */
+	for (int i = 0; i < 200; i++) {
+		signals_on();
+		CHECK_CODE(rpma_cq_wait(e.cq), RPMA_E_NO_COMPLETION);
+		CHECK_INT(errno, EINTR);
+	}
+	signals_off();
+	CHECK(signals >= 200);
+	say(side, 0, "done");
 	close_client(&e);
 }
 
@@ -764,6 +839,9 @@ threads_end_client(struct side *side)
 
 static const struct test tests[] = {
 	PAIR(interrupted),
+	PAIR(restarted),
+	PAIR(restarted_among_others),
+	PAIR(signal_ends_a_wait),
 	PAIR(interrupted_handshakes),
 	LOCAL(no_descriptors),
 	LOCAL(no_locked_memory),

@@ -189,3 +189,59 @@ impl Drop for Leader<'_> {
         self.engine.give_up_lead();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    fn is_roused(seat: &Seat) -> bool {
+        let mut fds = [PollFd::new(&seat.epoll, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())) == Ok(1)
+    }
+
+    #[test]
+    fn a_lease_lasts_as_long_as_leaders_come() {
+        let seat = Seat::new().unwrap();
+        let never = || panic!("not now");
+        assert_eq!(seat.is_lease_over(never), None);
+        let mut leases = 0;
+        let first = seat.take(|| leases += 1);
+        assert!(first.is_some() && seat.is_leased());
+        assert!(seat.take(never).is_none());
+        // Whoever is there sees to it that the clock tells again.
+        assert_eq!(seat.is_lease_over(never), None);
+        drop(first);
+        assert_eq!(seat.is_lease_over(never), Some(false));
+        assert!(seat.take(never).is_some());
+        assert_eq!(seat.is_lease_over(never), Some(false));
+        let mut ends = 0;
+        assert_eq!(seat.is_lease_over(|| ends += 1), Some(true));
+        assert_eq!(seat.is_lease_over(never), None);
+        assert!(!seat.is_leased());
+        assert!(seat.take(|| leases += 1).is_some());
+        assert_eq!((leases, ends), (2, 1));
+        assert!(seat.end_lease());
+        assert!(!seat.end_lease());
+    }
+
+    #[test]
+    fn who_waits_for_a_queue_is_roused_for_that_once() {
+        let seat = Seat::new().unwrap();
+        seat.rouse(7);
+        seat.rouse_any();
+        assert!(!is_roused(&seat));
+        seat.waits_for.store(7, Ordering::Relaxed);
+        seat.rouse(8);
+        assert!(!is_roused(&seat));
+        seat.rouse(7);
+        assert!(is_roused(&seat));
+        seat.is_roused();
+        assert!(!is_roused(&seat));
+        seat.rouse(7);
+        assert!(!is_roused(&seat));
+        seat.waits_for.store(8, Ordering::Relaxed);
+        seat.rouse_any();
+        assert!(is_roused(&seat));
+    }
+}

@@ -42,3 +42,35 @@ pub(crate) fn handlers() -> Handlers {
         (true, true) => Handlers::Mixed,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    extern "C" fn nothing(_: libc::c_int) {}
+
+    fn handle(signal: libc::c_int, handler: libc::sighandler_t, flags: libc::c_int) {
+        // SAFETY: all zeros is a valid action; the handler does nothing, and the signal is not sent.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler;
+            action.sa_flags = flags;
+            assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
+        }
+    }
+
+    #[test]
+    fn what_handlers_do_is_known() {
+        let handler = nothing as extern "C" fn(libc::c_int) as usize;
+        // The test program itself has handlers for faults, which do not count.
+        assert_eq!(handlers(), Handlers::Restarting);
+        handle(libc::SIGUSR1, handler, 0);
+        assert_eq!(handlers(), Handlers::Interrupting);
+        handle(libc::SIGUSR2, handler, libc::SA_RESTART);
+        assert_eq!(handlers(), Handlers::Mixed);
+        handle(libc::SIGUSR1, libc::SIG_IGN, 0);
+        assert_eq!(handlers(), Handlers::Restarting);
+        handle(libc::SIGUSR1, libc::SIG_DFL, 0);
+        handle(libc::SIGUSR2, libc::SIG_DFL, 0);
+    }
+}
