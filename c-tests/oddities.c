@@ -228,6 +228,90 @@ signal_ends_a_wait_client(struct side *side)
 	close_client(&e);
 }
 
+static void
+spend(int us)
+{
+	struct timespec start, now;
+
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	do
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	while ((now.tv_sec - start.tv_sec) * 1000000 + (now.tv_nsec - start.tv_nsec) / 1000 < us);
+}
+
+static _Atomic int waits;
+
+static void *
+wait_in_vain(void *arg)
+{
+	waits++;
+	rpma_cq_wait(arg);
+	check_fail("a wait has ended");
+	return NULL;
+}
+
+/* Threads that are cancelled while they wait for what does not come leave nothing behind that others need. */
+static void
+cancelled_server(struct side *side)
+{
+	unsigned char *mem = memory(PAGE, 0);
+	struct rpma_mr_local *mr;
+	struct ibv_wc wc;
+	struct ends e;
+
+	open_server(side, &e, NULL);
+	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
+	OK(rpma_recv(e.conn, mr, 0, 8, ID(1)));
+	give_mr(side, 0, mr);
+	next_wc(e.cq, &wc);
+	CHECK_INT(wc.opcode, IBV_WC_RECV);
+	check_pattern("the message", mem, 8, 3, 0);
+	OK(rpma_mr_dereg(&mr));
+	close_server(&e);
+}
+
+static void
+cancelled_client(struct side *side)
+{
+	struct rpma_mr_remote *remote;
+	struct rpma_mr_local *mr;
+	unsigned char *mem = memory(PAGE, 0);
+	struct ibv_wc wc;
+	struct ends e;
+
+	if (is_original())
+		check_skip("the original does not promise it");
+	open_client(side, &e, NULL);
+	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
+	remote = take_mr(side, 0);
+	for (int i = 0; i < 50; i++) {
+		pthread_t thread;
+		void *result;
+
+		waits = 0;
+		CHECK_INT(pthread_create(&thread, NULL, wait_in_vain, e.cq), 0);
+		while (waits == 0)
+			sched_yield();
+		/* Each time a little later: it looks, and then sleeps. */
+		spend(i * 10);
+		CHECK_INT(pthread_cancel(thread), 0);
+		CHECK_INT(pthread_join(thread, &result), 0);
+		CHECK(result == PTHREAD_CANCELED);
+	}
+	pattern(mem, 8, 3);
+	OK(rpma_read(e.conn, mr, 64, remote, 0, 64, RPMA_F_COMPLETION_ALWAYS, ID(2)));
+	next_wc(e.cq, &wc);
+	CHECK_INT(wc.wr_id, 2);
+	CHECK_INT(wc.status, IBV_WC_SUCCESS);
+	OK(rpma_send(e.conn, mr, 0, 8, RPMA_F_COMPLETION_ALWAYS, ID(3)));
+	next_wc(e.cq, &wc);
+	CHECK_INT(wc.wr_id, 3);
+	CHECK_INT(wc.status, IBV_WC_SUCCESS);
+	OK(rpma_mr_remote_delete(&remote));
+	OK(rpma_mr_dereg(&mr));
+	close_client(&e);
+}
+
 /* Connections come and go between signals, too. Waiting for an event may be interrupted. */
 static enum rpma_conn_event
 event_despite_signals(struct rpma_conn *conn)
@@ -842,6 +926,7 @@ static const struct test tests[] = {
 	PAIR(restarted),
 	PAIR(restarted_among_others),
 	PAIR(signal_ends_a_wait),
+	PAIR(cancelled),
 	PAIR(interrupted_handshakes),
 	LOCAL(no_descriptors),
 	LOCAL(no_locked_memory),

@@ -13,8 +13,10 @@ use rustix::io::Errno;
 
 use super::engine::{Engine, engine};
 use super::eventq::EventQueue;
+use super::leader::Leader;
 use super::spin::Spin;
 use super::sync::{Lock, wait_until};
+use crate::sys::cancel::NotNow;
 
 /// The queue was full: completions were lost, and everything that completes here is in error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,6 +185,14 @@ impl Cq {
     }
 }
 
+/// What came of leading.
+enum Led<F> {
+    Found(Arc<Cq>),
+    Interrupted,
+    /// There is something at the descriptor, or it is to be waited for there.
+    GoOn(F),
+}
+
 /// A completion channel.
 pub struct Channel {
     queue: EventQueue<Arc<Cq>>,
@@ -219,6 +229,8 @@ impl Channel {
             engine.poll();
             return self.queue.pop(take);
         }
+        // While it drives connections, the thread holds locks of all kinds.
+        let not_now = NotNow::new();
         let leader = engine.lead();
         let time = self.spin.time();
         let start = Instant::now();
@@ -237,24 +249,45 @@ impl Channel {
             (Ok(cq), _) => return Ok(cq),
             (Err(take), None) => {
                 engine.take_over();
-                return self.queue.pop(take);
+                take
             }
-            (Err(take), Some(leader)) => {
-                let mut result = Ok(());
-                let sleep = || {
-                    result = leader.sleep(self.address(), || self.queue.is_empty());
-                    result.is_ok()
-                };
-                match self.queue.look_out(sleep, take) {
-                    Ok(cq) => return Ok(cq),
-                    Err(_) if result == Err(Errno::INTR) => return Err(Errno::INTR),
-                    Err(take) => take,
-                }
-            }
+            (Err(take), Some(leader)) => match self.lead(leader, &not_now, take) {
+                Led::Found(cq) => return Ok(cq),
+                Led::Interrupted => return Err(Errno::INTR),
+                Led::GoOn(take) => take,
+            },
         };
         // The lead is for who does its work.
         drop(leader);
+        drop(not_now);
         self.queue.pop(take)
+    }
+
+    /// Handles what comes until there is an event.
+    fn lead<F: FnOnce(Arc<Cq>) -> Arc<Cq>>(
+        &self,
+        leader: &Leader,
+        not_now: &NotNow,
+        mut take: F,
+    ) -> Led<F> {
+        loop {
+            let is_empty = || self.queue.is_empty();
+            match leader.sleep(self.address(), is_empty, not_now) {
+                Ok(()) => {}
+                Err(Errno::INTR) => return Led::Interrupted,
+                Err(_) => return Led::GoOn(take),
+            }
+            // What the thread finds by itself need not go through the descriptor.
+            let look = || {
+                leader.look();
+                false
+            };
+            take = match self.queue.look_out(look, take) {
+                Ok(cq) => return Led::Found(cq),
+                Err(take) if is_empty() => take,
+                Err(take) => return Led::GoOn(take),
+            };
+        }
     }
 
     /// Names the channel, as long as it is there.

@@ -104,17 +104,17 @@ mod tests {
     #[test]
     fn does_not_wait_for_a_program_that_does_not_answer() {
         let delayed = Delayed::default();
-        let mut waited = 0;
-        for _ in 0..1000 {
+        let mut waits = 0;
+        for _ in 0..200 {
             if delayed.begin(|| true) {
-                waited += 1;
+                waits += 1;
                 assert_eq!(delayed.is_due(false), Due::Soon);
                 assert_eq!(delayed.is_due(false), Due::Now);
                 assert_eq!(delayed.is_due(false), Due::Gone);
             }
         }
         // A few times at first, then now and then.
-        assert_eq!(waited, 8 + (1000 - 8) / 64);
+        assert_eq!(waits, 8 + 2);
         // It answers again: one success is enough, when it is tried the next time.
         while !delayed.begin(|| true) {}
         delayed.is_sent();

@@ -11,7 +11,7 @@
 //! in use; when that ends they are put to rest, and then wake the engine through a socket.
 //!
 //! The sockets of connections are watched at the seat (`leader.rs`), which the engine watches as one
-//! descriptor, and leaves to a thread that waits for completions.
+//! descriptor, and leaves to a thread that waits for completions, together with the carriers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -186,11 +186,9 @@ const WAKE: u64 = u64::MAX;
 const CLOCK: u64 = u64::MAX - 1;
 /// Token of the seat, as a whole.
 const SEAT: u64 = u64::MAX - 2;
-/// Token, at the seat, of the descriptor that wakes the leader.
-pub(super) const ROUSE: u64 = u64::MAX - 3;
 const EVENTS: usize = 64;
-/// How long the seat is left to a leader that has gone before it is looked whether there was one
-/// again, and what is delayed goes on being so.
+/// After so long it is looked whether there was a leader, and whether what is delayed has gone by
+/// itself; if not for the second time, it is over.
 const CLOCK_NANOS: i64 = 150_000;
 /// How long it leaves the sockets to a polling thread before it looks whether that still polls.
 const LEASE_MIN: Duration = Duration::from_micros(50);
@@ -495,18 +493,14 @@ impl Engine {
     }
 
     /// The clock has told.
-    fn run_clock(&self, driver: Driver) {
+    fn run_clock(&self) {
         let _ = read(&self.clock, &mut [0; 8]);
         // First: what comes up meanwhile has the clock set again.
-        self.is_clock_set.store(false, Ordering::SeqCst);
+        self.is_clock_set.swap(false, Ordering::SeqCst);
         let is_left = self.run_delayed(false);
         let lease = self.seat.is_lease_over(|| self.watch_seat(true));
         if is_left || lease == Some(false) {
             self.set_clock();
-        }
-        if lease == Some(true) && driver != Driver::Engine {
-            // Carriers are to be looked at again.
-            self.wake();
         }
     }
 
@@ -517,14 +511,6 @@ impl Engine {
         let mut delayed = self.delayed.lock();
         delayed.append(&mut sources);
         !delayed.is_empty()
-    }
-
-    /// Has the engine do what the leader cannot for a while, if the calling thread is that.
-    pub(super) fn end_lease(&self) {
-        if self.seat.end_lease() {
-            self.watch_seat(true);
-            self.wake();
-        }
     }
 
     /// Whether the engine is told of what comes up at the seat.
@@ -540,8 +526,15 @@ impl Engine {
 
     /// Takes the lead, unless another thread has it.
     pub(super) fn lead(&self) -> Option<Leader<'_>> {
-        let place = self.seat.take(|| self.watch_seat(false))?;
-        Some(Leader::new(self, &self.seat, place))
+        Leader::new(self, &self.seat, || self.watch_seat(false))
+    }
+
+    /// The thread that leads ends without having given up the lead.
+    pub(super) fn lose_leader() {
+        if let Some(engine) = ENGINE.get().get() {
+            engine.seat.leave();
+            engine.give_up_lead();
+        }
     }
 
     /// A leader has gone. If there is no other one soon, the seat is the engine's again.
@@ -556,6 +549,13 @@ impl Engine {
         }
     }
 
+    /// Wakes the leader if it sleeps.
+    pub(super) fn rouse_any() {
+        if let Some(engine) = ENGINE.get().get() {
+            engine.seat.rouse_any();
+        }
+    }
+
     /// Looks as the leader does, for the so many-th time, and handles what is there.
     pub(super) fn look_as_leader(&self, count: u32) -> Result<(), Errno> {
         self.look(Driver::Leader);
@@ -566,16 +566,25 @@ impl Engine {
         Ok(())
     }
 
-    /// Sleeps as the leader does, and handles what has come.
-    pub(super) fn sleep_as_leader(&self) -> Result<(), Errno> {
+    pub(super) fn has_awake_carriers(&self) -> bool {
+        self.looks.load(Ordering::Relaxed) != 0
+    }
+
+    /// For a leader that is going to sleep. Returns whether it may.
+    pub(super) fn may_leader_sleep(&self) -> bool {
+        self.take_over();
         self.resume();
-        // The program has nothing to send that it could go with.
+        // The program, if it is this thread that would, sends nothing that they could go with.
         self.run_delayed(true);
-        if !self.rest() {
-            return self.look_as_leader(0);
+        self.rest()
+    }
+
+    /// As [`Engine::poll`], for a program that looks for completions: after a wait it finds out that
+    /// there is no further one, and waits again; that is no polling.
+    pub(super) fn poll_unless_waited(&self) {
+        if !self.seat.was_left_just_now() {
+            self.poll();
         }
-        self.handle_seat(None, Driver::Leader)?;
-        Ok(())
     }
 
     /// Handles what is ready without waiting. For threads that poll.
@@ -732,7 +741,7 @@ impl Engine {
         // Pairs with the fence of a leader that is about to sleep: if it has not seen that there are
         // carriers to be looked at, it is seen here that it sleeps.
         fence(Ordering::SeqCst);
-        if self.looks.load(Ordering::Relaxed) != 0 {
+        if self.has_awake_carriers() {
             self.seat.rouse_any();
         }
         true
@@ -791,21 +800,7 @@ impl Engine {
         let mut lease = LEASE_MIN;
         let mut polls = self.polls.load(Ordering::Relaxed);
         loop {
-            let mut fds = [
-                PollFd::new(&self.wake, PollFlags::IN),
-                PollFd::new(&self.clock, PollFlags::IN),
-            ];
-            let timeout = Timespec {
-                tv_sec: 0,
-                tv_nsec: i64::from(lease.subsec_nanos()),
-            };
-            let result = poll(&mut fds, Some(&timeout));
-            let [wake, clock] = fds.map(|fd| !fd.revents().is_empty());
-            if clock {
-                self.run_clock(Driver::Engine);
-            }
-            if wake || result.is_err() {
-                let _ = read(&self.wake, &mut [0; 8]);
+            if !self.rest_for(lease) {
                 return !self.takes_over.swap(false, Ordering::Relaxed);
             }
             let before = std::mem::replace(&mut polls, self.polls.load(Ordering::Relaxed));
@@ -819,6 +814,34 @@ impl Engine {
                 return true;
             }
             lease = (lease * 2).min(LEASE_MAX);
+        }
+    }
+
+    /// Does nothing for a time but what the clock is for. False if it was woken before the end.
+    fn rest_for(&self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let mut fds = [
+                PollFd::new(&self.wake, PollFlags::IN),
+                PollFd::new(&self.clock, PollFlags::IN),
+            ];
+            let timeout = Timespec {
+                tv_sec: 0,
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            let result = poll(&mut fds, Some(&timeout));
+            let [wake, clock] = fds.map(|fd| !fd.revents().is_empty());
+            if clock {
+                self.run_clock();
+            }
+            if wake || result.is_err() {
+                let _ = read(&self.wake, &mut [0; 8]);
+                return false;
+            }
+            if left.is_zero() || !clock {
+                return true;
+            }
         }
     }
 
@@ -862,7 +885,11 @@ impl Engine {
         let now = timeout.filter(|time| *time == Timespec::default());
         let result = match &now {
             // The shorter way to what matters most.
-            Some(now) if !count.is_multiple_of(SEATS_PER_SOCKETS) && !self.seat.is_leased() => {
+            Some(now)
+                if driver == Driver::Engine
+                    && !count.is_multiple_of(SEATS_PER_SOCKETS)
+                    && !self.seat.is_leased() =>
+            {
                 self.handle_seat(Some(now), driver)
             }
             _ => self.handle(&self.epoll, timeout.as_ref(), driver),
@@ -898,11 +925,7 @@ impl Engine {
     ) -> Result<bool, Errno> {
         let mut handled = false;
         let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
-        let ready = epoll::wait(epoll, &mut events, timeout);
-        if driver == Driver::Leader {
-            self.seat.has_woken_up();
-        }
-        for event in ready?.0 {
+        for event in epoll::wait(epoll, &mut events, timeout)?.0 {
             let token = { event.data }.u64();
             match token {
                 WAKE => {
@@ -913,16 +936,15 @@ impl Engine {
                     continue;
                 }
                 CLOCK => {
-                    self.run_clock(driver);
+                    // As well: when the lease is over, carriers are the engine's.
+                    if driver == Driver::Engine {
+                        self.run_clock();
+                    }
                     continue;
                 }
                 SEAT => {
                     let now = Timespec::default();
                     handled |= self.handle_seat(Some(&now), driver).unwrap_or(false);
-                    continue;
-                }
-                ROUSE => {
-                    self.seat.is_roused();
                     continue;
                 }
                 _ => {}

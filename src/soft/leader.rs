@@ -12,64 +12,104 @@
 //! soon, and nothing is gained if the engine is told of everything in between. It ends when there was
 //! no leader for a while, as the engine's clock finds out.
 //!
+//! A process with memory that peers may have written to a disk has no leaders: to do that takes long,
+//! and whoever waits for something else is not to wait for it.
+//!
 //! A thread that sleeps in a system call for descriptors is interrupted by each signal that has a
 //! handler, even one that is to restart system calls. Reading a completion channel's descriptor, which
 //! is what a program expects of waiting, is not. So the leader asks how the program's handlers are.
 
 use std::cell::Cell;
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, read, write};
 
-use super::engine::{Engine, ROUSE};
+use super::engine::Engine;
 use super::sync::Lock;
+use crate::sys::cancel::NotNow;
 use crate::sys::signals::{self, Handlers};
+
+/// For how long it is taken for granted that the program's handlers are what they were.
+const HANDLERS_AGE: Duration = Duration::from_millis(100);
 
 /// Where the leader sleeps.
 pub(super) struct Seat {
     epoll: OwnedFd,
     rouse: OwnedFd,
-    taken: Lock<()>,
+    is_taken: AtomicBool,
     /// The engine is not told of what comes up here.
     is_leased: AtomicBool,
     /// There was a leader since this was looked at last.
     is_used: AtomicBool,
+    /// A leader has gone, and nobody has polled since.
+    is_left: AtomicBool,
     /// The queue that is waited for by a leader that sleeps, or is about to; 0 without one.
     waits_for: AtomicUsize,
-    /// The program has handlers of both kinds: which one has run cannot be told.
+    /// How the program's handlers were when.
+    handlers: Lock<(Handlers, Instant)>,
+    /// There were some of both kinds: which one has run cannot be told.
     is_barred: AtomicBool,
 }
 
 impl Seat {
     pub(super) fn new() -> Result<Self, Errno> {
-        let seat = Seat {
+        let handlers = signals::handlers();
+        Ok(Seat {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             rouse: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            taken: Lock::new(()),
+            is_taken: AtomicBool::new(false),
             is_leased: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
+            is_left: AtomicBool::new(false),
             waits_for: AtomicUsize::new(0),
-            is_barred: AtomicBool::new(signals::handlers() == Handlers::Mixed),
-        };
-        let data = epoll::EventData::new_u64(ROUSE);
-        epoll::add(&seat.epoll, &seat.rouse, data, epoll::EventFlags::IN)?;
-        Ok(seat)
+            handlers: Lock::new((handlers, Instant::now())),
+            is_barred: AtomicBool::new(handlers == Handlers::Mixed),
+        })
     }
 
     /// Takes the seat if it is free; `lease` is called if it was the engine's until now.
-    pub(super) fn take(&self, lease: impl FnOnce()) -> Option<MutexGuard<'_, ()>> {
-        if self.is_barred.load(Ordering::Relaxed) {
-            return None;
+    fn take(&self, lease: impl FnOnce()) -> bool {
+        if self.is_barred.load(Ordering::Relaxed) || LongFlushes::are_expected() || !self.occupy() {
+            return false;
         }
-        let place = self.taken.try_lock()?;
-        if !self.is_leased.swap(true, Ordering::SeqCst) {
+        if !self.is_leased() {
+            if self.handlers.lock().1.elapsed() >= HANDLERS_AGE {
+                self.look_at_handlers();
+                if self.is_barred.load(Ordering::Relaxed) {
+                    self.leave();
+                    return false;
+                }
+            }
             lease();
+            self.is_leased.store(true, Ordering::SeqCst);
         }
         self.is_used.store(true, Ordering::Relaxed);
-        Some(place)
+        true
+    }
+
+    fn occupy(&self) -> bool {
+        let taken = &self.is_taken;
+        !taken.load(Ordering::Relaxed) && !taken.swap(true, Ordering::SeqCst)
+    }
+
+    /// Gives it back.
+    pub(super) fn leave(&self) {
+        self.has_woken_up();
+        self.is_left.store(true, Ordering::Relaxed);
+        self.is_taken.store(false, Ordering::SeqCst);
+    }
+
+    /// How the program's handlers were before, and are now.
+    fn look_at_handlers(&self) -> [Handlers; 2] {
+        let now = signals::handlers();
+        let before = std::mem::replace(&mut *self.handlers.lock(), (now, Instant::now()));
+        if now == Handlers::Mixed {
+            self.is_barred.store(true, Ordering::Relaxed);
+        }
+        [before.0, now]
     }
 
     /// Whether the engine has to leave the seat, and the carriers that are looked at, alone.
@@ -77,24 +117,23 @@ impl Seat {
         self.is_leased.load(Ordering::SeqCst)
     }
 
-    /// Ends the lease before its time. Returns whether there was one.
-    pub(super) fn end_lease(&self) -> bool {
-        self.is_leased.swap(false, Ordering::SeqCst)
-    }
-
     /// Ends the lease, with `end`, if there was no leader since this was asked before. False if there
-    /// was; `None` if one is there, who will have this asked again, or if nothing was leased.
+    /// was; `None` if one is there, who will have this asked again, or if nothing is leased.
     pub(super) fn is_lease_over(&self, end: impl FnOnce()) -> Option<bool> {
-        let _place = self.taken.try_lock()?;
-        if !self.is_leased() {
+        if !self.occupy() {
             return None;
         }
-        if self.is_used.swap(false, Ordering::Relaxed) {
-            return Some(false);
-        }
-        self.is_leased.store(false, Ordering::SeqCst);
-        end();
-        Some(true)
+        let over = if !self.is_leased() {
+            None
+        } else if self.is_used.swap(false, Ordering::Relaxed) {
+            Some(false)
+        } else {
+            self.is_leased.store(false, Ordering::SeqCst);
+            end();
+            Some(true)
+        };
+        self.is_taken.store(false, Ordering::SeqCst);
+        over
     }
 
     pub(super) fn epoll(&self) -> &OwnedFd {
@@ -126,9 +165,65 @@ impl Seat {
         }
     }
 
-    /// The descriptor that wakes the leader has done so.
-    pub(super) fn is_roused(&self) {
-        let _ = read(&self.rouse, &mut [0; 8]);
+    /// Whether a leader has gone since this was asked the last time.
+    pub(super) fn was_left_just_now(&self) -> bool {
+        self.is_left.load(Ordering::Relaxed) && self.is_left.swap(false, Ordering::Relaxed)
+    }
+
+    /// Sleeps until something comes up here, or the leader is woken.
+    pub(super) fn sleep(&self) -> Result<(), Errno> {
+        // Not at the seat itself: others may look there, and must not take the waking away.
+        let mut fds = [
+            PollFd::new(&self.epoll, PollFlags::IN),
+            PollFd::new(&self.rouse, PollFlags::IN),
+        ];
+        let result = poll(&mut fds, None);
+        self.has_woken_up();
+        let [_, roused] = fds.map(|fd| !fd.revents().is_empty());
+        if roused {
+            let _ = read(&self.rouse, &mut [0; 8]);
+        }
+        result.map(|_| ())
+    }
+}
+
+/// As long as one of these lives, peers may ask for flushes that take long.
+pub(super) struct LongFlushes(());
+
+static LONG_FLUSHES: AtomicUsize = AtomicUsize::new(0);
+
+impl LongFlushes {
+    pub(super) fn expect() -> Self {
+        LONG_FLUSHES.fetch_add(1, Ordering::Relaxed);
+        // Pairs with the fence of a leader that is about to sleep.
+        fence(Ordering::SeqCst);
+        Engine::rouse_any();
+        LongFlushes(())
+    }
+
+    fn are_expected() -> bool {
+        LONG_FLUSHES.load(Ordering::Relaxed) != 0
+    }
+}
+
+impl Drop for LongFlushes {
+    fn drop(&mut self) {
+        LONG_FLUSHES.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+thread_local! {
+    /// For a thread that is cancelled while it leads.
+    static LEADS: Leads = const { Leads(Cell::new(false)) };
+}
+
+struct Leads(Cell<bool>);
+
+impl Drop for Leads {
+    fn drop(&mut self) {
+        if self.0.get() {
+            Engine::lose_leader();
+        }
     }
 }
 
@@ -136,47 +231,58 @@ impl Seat {
 pub(super) struct Leader<'a> {
     engine: &'a Engine,
     seat: &'a Seat,
-    place: Option<MutexGuard<'a, ()>>,
     looks: Cell<u32>,
 }
 
 impl<'a> Leader<'a> {
-    pub(super) fn new(engine: &'a Engine, seat: &'a Seat, place: MutexGuard<'a, ()>) -> Self {
-        Leader {
+    /// Takes the seat if it is free; `lease` is called if it was the engine's until now.
+    pub(super) fn new(engine: &'a Engine, seat: &'a Seat, lease: impl FnOnce()) -> Option<Self> {
+        // Not in a thread that is about to end.
+        let may_lead = LEADS.try_with(|_| ()).is_ok();
+        (may_lead && seat.take(lease)).then(|| Leader {
             engine,
             seat,
-            place: Some(place),
             looks: Cell::new(0),
-        }
+        })
     }
 
     /// Handles what is ready without waiting.
     pub(super) fn look(&self) {
-        self.looks.set(self.looks.get().wrapping_add(1));
         // A failure shows when it comes to sleeping.
         let _ = self.engine.look_as_leader(self.looks.get());
+        self.looks.set(self.looks.get().wrapping_add(1));
     }
 
-    /// Sleeps until something has come, and handles it, unless there is something in this queue
-    /// already (`is_empty` locks it). Ends with `INTR` as a read that the program's signals interrupt.
-    pub(super) fn sleep(&self, queue: usize, is_empty: impl FnOnce() -> bool) -> Result<(), Errno> {
+    /// Sleeps until something has come, unless there is something in this queue already (`is_empty`
+    /// locks it). Ends with `INTR` as a read that the program's signals interrupt, and with `BUSY` if
+    /// nobody is to lead any more.
+    pub(super) fn sleep(
+        &self,
+        queue: usize,
+        is_empty: impl FnOnce() -> bool,
+        not_now: &NotNow,
+    ) -> Result<(), Errno> {
+        // The next look is to see all.
+        self.looks.set(0);
+        let may_sleep = self.engine.may_leader_sleep();
         // In this order: whoever fills the queue after this look at it sees that there is a sleeper.
         self.seat.waits_for.store(queue, Ordering::Relaxed);
-        // Before the look at the carriers as well: see `Engine::may_sleep`.
+        // Before the look at what is expected, and at carriers (see `Engine::may_sleep`), as well.
         fence(Ordering::SeqCst);
-        if !is_empty() {
+        if LongFlushes::are_expected() {
+            self.seat.has_woken_up();
+            return Err(Errno::BUSY);
+        }
+        if !may_sleep || !is_empty() || self.engine.has_awake_carriers() {
             self.seat.has_woken_up();
             return Ok(());
         }
-        match self.engine.sleep_as_leader() {
-            Err(Errno::INTR) => match signals::handlers() {
-                Handlers::Restarting => Ok(()),
-                Handlers::Interrupting => Err(Errno::INTR),
-                Handlers::Mixed => {
-                    self.seat.is_barred.store(true, Ordering::Relaxed);
-                    Err(Errno::INTR)
-                }
-            },
+        let _ = LEADS.try_with(|leads| leads.0.set(true));
+        let result = not_now.except(|| self.seat.sleep());
+        let _ = LEADS.try_with(|leads| leads.0.set(false));
+        match result {
+            // One that has run may have gone by itself.
+            Err(Errno::INTR) if self.seat.look_at_handlers() == [Handlers::Restarting; 2] => Ok(()),
             result => result,
         }
     }
@@ -185,7 +291,7 @@ impl<'a> Leader<'a> {
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
         // In this order: the engine's clock, when it tells, has to find the seat free.
-        drop(self.place.take());
+        self.seat.leave();
         self.engine.give_up_lead();
     }
 }
@@ -193,10 +299,10 @@ impl Drop for Leader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::event::Timespec;
 
     fn is_roused(seat: &Seat) -> bool {
-        let mut fds = [PollFd::new(&seat.epoll, PollFlags::IN)];
+        let mut fds = [PollFd::new(&seat.rouse, PollFlags::IN)];
         poll(&mut fds, Some(&Timespec::default())) == Ok(1)
     }
 
@@ -206,23 +312,21 @@ mod tests {
         let never = || panic!("not now");
         assert_eq!(seat.is_lease_over(never), None);
         let mut leases = 0;
-        let first = seat.take(|| leases += 1);
-        assert!(first.is_some() && seat.is_leased());
-        assert!(seat.take(never).is_none());
+        assert!(seat.take(|| leases += 1) && seat.is_leased());
+        assert!(!seat.take(never));
         // Whoever is there sees to it that the clock tells again.
         assert_eq!(seat.is_lease_over(never), None);
-        drop(first);
+        seat.leave();
         assert_eq!(seat.is_lease_over(never), Some(false));
-        assert!(seat.take(never).is_some());
+        assert!(seat.take(never));
+        seat.leave();
         assert_eq!(seat.is_lease_over(never), Some(false));
         let mut ends = 0;
         assert_eq!(seat.is_lease_over(|| ends += 1), Some(true));
         assert_eq!(seat.is_lease_over(never), None);
         assert!(!seat.is_leased());
-        assert!(seat.take(|| leases += 1).is_some());
+        assert!(seat.take(|| leases += 1));
         assert_eq!((leases, ends), (2, 1));
-        assert!(seat.end_lease());
-        assert!(!seat.end_lease());
     }
 
     #[test]
@@ -236,7 +340,7 @@ mod tests {
         assert!(!is_roused(&seat));
         seat.rouse(7);
         assert!(is_roused(&seat));
-        seat.is_roused();
+        seat.sleep().unwrap();
         assert!(!is_roused(&seat));
         seat.rouse(7);
         assert!(!is_roused(&seat));

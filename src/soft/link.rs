@@ -5,7 +5,7 @@
 //! into the program's memory.
 //!
 //! Sending happens in whatever thread has something to send, straight from registered memory;
-//! receiving happens in the engine's thread or in one that polls, straight into registered
+//! receiving happens in the engine's thread or in one that polls or leads, straight into registered
 //! memory, except for small payloads that came along with a header.
 //!
 //! Locks are taken in the order: receiving side, sending side, receive queue, completion queue.
@@ -932,7 +932,14 @@ impl Qp {
         }
         let mut tx = self.tx.lock();
         match result {
-            Ok(()) if rx.delivered && self.leaves_to_program(&*carrier, driver) => return true,
+            Ok(())
+                if rx.delivered
+                    && tx.replies.is_acknowledgment_all()
+                    && !self.needs_attention(&tx)
+                    && self.leaves_to_program(&*carrier, driver) =>
+            {
+                return true;
+            }
             Ok(()) => {}
             Err(End::Overrun) => {
                 diag::warn(format_args!("completion queue of QP {} overrun", self.num));
@@ -1454,11 +1461,11 @@ impl Qp {
             let tx = self.tx.lock();
             self.flushing.store(true, Ordering::Release);
             if let (Some(carrier), Some(token)) = (&tx.carrier, tx.token) {
-                engine.mute(carrier.fd(), token);
+                // In this order: whoever puts the carrier to rest would undo it.
                 engine.neglect(carrier);
+                engine.mute(carrier.fd(), token);
             }
         }
-        engine.end_lease();
         let stand_in = engine.stand_in();
         let result = run();
         drop(stand_in);
@@ -1620,19 +1627,18 @@ impl Source for Qp {
         let Some(mut rx) = self.receiver(driver) else {
             return;
         };
-        let (carrier, token, blocked) = {
-            let tx = self.tx.lock();
-            (tx.carrier.clone(), tx.token, tx.blocked)
-        };
-        if let (Some(carrier), Some(token), Ok(engine)) = (carrier, token, engine()) {
+        // Locked until it is settled who tells of the carrier: if sending finds no room, that changes.
+        let tx = self.tx.lock();
+        if let (Some(carrier), Some(token), Ok(engine)) = (&tx.carrier, tx.token, engine()) {
             if carrier.is_polled() {
                 carrier.woken();
-                engine.attend(&self, &carrier, driver);
+                engine.attend(&self, carrier, driver);
                 readiness.writable = carrier.look().1;
-            } else if driver == Driver::Poller && !blocked {
-                engine.ask_directly(&self, &carrier, token);
+            } else if driver == Driver::Poller && !tx.blocked {
+                engine.ask_directly(&self, carrier, token);
             }
         }
+        drop(tx);
         self.progress(&mut rx, readiness, driver);
     }
 

@@ -15,7 +15,8 @@ use std::sync::{Arc, Condvar, OnceLock, PoisonError, RwLock, Weak};
 use rustc_hash::FxHashMap;
 
 use super::carrier::Carrier;
-use super::persist::Extents;
+use super::leader::LongFlushes;
+use super::persist::{self, Extents};
 use super::stats;
 use super::sync::{Lock, wait_until};
 use crate::sys::fork::PerProcess;
@@ -108,6 +109,8 @@ pub(super) struct Region {
     domain: u64,
     /// Until the region is deregistered.
     domain_use: Lock<Option<DomainUse>>,
+    /// As well, of memory that peers may have written to a disk.
+    long_flushes: Lock<Option<LongFlushes>>,
     uses: AtomicU32,
     gate: Lock<()>,
     unused: Condvar,
@@ -144,6 +147,9 @@ impl Region {
         len: u64,
         rights: u32,
     ) -> Option<Arc<Self>> {
+        let may_take_long =
+            rights & access::FLUSH_PERSISTENT != 0 && persist::may_need_disk(addr, len);
+        let mut long_flushes = may_take_long.then(LongFlushes::expect);
         loop {
             let key = random_key()?;
             let mut table = table().write().unwrap_or_else(PoisonError::into_inner);
@@ -157,6 +163,7 @@ impl Region {
                 rights,
                 domain: domain.id(),
                 domain_use: Lock::new(Some(DomainUse::new(domain))),
+                long_flushes: Lock::new(long_flushes.take()),
                 uses: AtomicU32::new(0),
                 gate: Lock::new(()),
                 unused: Condvar::new(),
@@ -251,6 +258,8 @@ impl Region {
         stats::region_removed(self.len);
         let domain_use = self.domain_use.lock().take();
         drop(domain_use);
+        let long_flushes = self.long_flushes.lock().take();
+        drop(long_flushes);
     }
 
     /// Notes that memory of the region was lent, so that it is taken back when the region goes.

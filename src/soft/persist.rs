@@ -94,7 +94,7 @@ impl Extents {
     }
 }
 
-/// One line of `/proc/self/smaps` that begins a mapping.
+/// One line of `/proc/self/maps`, or one of `smaps` that begins a mapping.
 struct Mapping {
     start: u64,
     end: u64,
@@ -120,6 +120,29 @@ fn parse_mapping(line: &[u8]) -> Option<Mapping> {
         is_shared,
         is_device: is_shared && path.starts_with(b"/dev/dax"),
     })
+}
+
+/// Whether to make a range durable may have to wait for a disk: it is in part a shared mapping of what
+/// is not persistent memory by itself, or that cannot be told.
+pub(super) fn may_need_disk(addr: u64, len: u64) -> bool {
+    let Ok(maps) = File::open("/proc/self/maps") else {
+        return true;
+    };
+    is_file_in(BufReader::new(maps), addr, addr.saturating_add(len))
+}
+
+fn is_file_in(maps: impl BufRead, from: u64, to: u64) -> bool {
+    for line in maps.split(b'\n') {
+        match line.ok().as_deref().and_then(parse_mapping) {
+            None => return true,
+            Some(mapping) if mapping.start >= to => break,
+            Some(mapping) if from < mapping.end && mapping.is_shared && !mapping.is_device => {
+                return true;
+            }
+            Some(_) => {}
+        }
+    }
+    false
 }
 
 fn sync_file(from: u64, to: u64) -> Result<(), Fault> {
@@ -260,6 +283,25 @@ VmFlags: rd wr mr mw me ac sf
     }
 
     #[test]
+    fn memory_that_needs_no_disk_is_known() {
+        let maps = SMAPS
+            .split_inclusive(|byte| *byte == b'\n')
+            .filter(|line| parse_mapping(line).is_some())
+            .collect::<Vec<_>>()
+            .concat();
+        let is_file = |from, to| is_file_in(Cursor::new(&maps), from, to);
+        // A private file mapping, a device, and nothing at all.
+        assert!(!is_file(0x7000, 0x8000));
+        assert!(!is_file(0x6000, 0x8000));
+        assert!(!is_file(0x9000, 0xa000));
+        assert!(is_file(0x4000, 0x6000));
+        assert!(is_file(0x5fff, 0x7000));
+        assert!(is_file_in(Cursor::new(b"no mapping\n"), 0x9000, 0xa000));
+        let bytes = vec![7u8; 100_000];
+        assert!(!may_need_disk(bytes.as_ptr() as u64, 100_000));
+    }
+
+    #[test]
     fn own_memory_is_persisted_by_either_way() {
         let bytes = vec![7u8; 10_000];
         let start = bytes.as_ptr() as u64;
@@ -298,6 +340,7 @@ VmFlags: rd wr mr mw me ac sf
             )
         }
         .unwrap();
+        assert!(may_need_disk(base as u64 + 100, 5000));
         let extents = Extents::of(base as u64, 8192);
         assert_eq!(extents.direct, []);
         assert_eq!(extents.persist(base as u64 + 100, 5000), Ok(()));

@@ -199,6 +199,14 @@ impl Replies {
         }
     }
 
+    /// Whether nothing is to be sent but, at most, an acknowledgment.
+    pub(super) fn is_acknowledgment_all(&self) -> bool {
+        self.reads.is_empty()
+            && self.nak.is_none()
+            && self.not_ready.is_none()
+            && self.ready.is_none()
+    }
+
     pub(super) fn next_frame(&mut self) -> Option<ReplyFrame> {
         let bare = |kind, seq| {
             Some(ReplyFrame {

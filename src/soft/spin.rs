@@ -5,7 +5,7 @@
 //!
 //! An answer on its way is here sooner than a sleeper is awake, so it pays to look; but not where what
 //! is looked for needs the same processor, or takes longer. After some times in vain without one success
-//! in between it is to sleep at once, and only now and then tried again.
+//! in between it is to sleep at once, and only now and then tried again, more and more seldom.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -16,8 +16,10 @@ const LOOK: Duration = Duration::from_micros(50);
 const LOOK_AGAIN: Duration = Duration::from_micros(150);
 /// How often in vain until it is given up.
 const FAILURES: u32 = 8;
-/// How often it is left out until it is tried again.
+/// How often it is left out until it is tried again, at first.
 const LEFT_OUT: u32 = 64;
+/// How often that doubles.
+const DOUBLINGS: u32 = 4;
 
 /// How well something has paid so far that may be in vain. Any thread may use it; what two threads
 /// learn at the same time may get lost.
@@ -25,6 +27,7 @@ const LEFT_OUT: u32 = 64;
 pub(super) struct Habit {
     /// In vain, since the last success.
     failures: AtomicU32,
+    /// Since it was tried last.
     left_out: AtomicU32,
 }
 
@@ -40,18 +43,20 @@ pub(super) enum Choice {
 impl Habit {
     /// [`Habit::came_out`] wants to know what came of it unless it was left out.
     pub(super) fn choose(&self) -> Choice {
-        if self.failures.load(Ordering::Relaxed) < FAILURES {
-            Choice::Do
-        } else if self.left_out.fetch_add(1, Ordering::Relaxed) % LEFT_OUT == LEFT_OUT - 1 {
-            Choice::TryAgain
-        } else {
-            Choice::LeaveOut
+        let failures = self.failures.load(Ordering::Relaxed);
+        let Some(retries) = failures.checked_sub(FAILURES) else {
+            return Choice::Do;
+        };
+        if self.left_out.fetch_add(1, Ordering::Relaxed) + 1 < LEFT_OUT << retries {
+            return Choice::LeaveOut;
         }
+        self.left_out.store(0, Ordering::Relaxed);
+        Choice::TryAgain
     }
 
     pub(super) fn came_out(&self, in_vain: bool) {
         let failures = if in_vain {
-            (self.failures.load(Ordering::Relaxed) + 1).min(FAILURES)
+            (self.failures.load(Ordering::Relaxed) + 1).min(FAILURES + DOUBLINGS)
         } else {
             0
         };
@@ -103,12 +108,15 @@ mod tests {
     }
 
     #[test]
-    fn gives_up_and_tries_again_now_and_then() {
+    fn gives_up_and_tries_again_more_and_more_seldom() {
         let spin = Spin::default();
         assert_eq!(looks(&spin, FAILURES, u32::MAX), FAILURES as usize);
-        assert_eq!(looks(&spin, 10 * LEFT_OUT, u32::MAX), 10);
-        // What comes while nobody looks is no success.
-        assert_eq!(looks(&spin, LEFT_OUT - 1, 1), 0);
-        assert_eq!(looks(&spin, LEFT_OUT, 1), LEFT_OUT as usize);
+        for doublings in [0, 1, 2, 3, 4, 4, 4] {
+            // What comes while nobody looks is no success.
+            assert_eq!(looks(&spin, (LEFT_OUT << doublings) - 1, 1), 0);
+            assert_eq!(looks(&spin, 1, u32::MAX), 1);
+        }
+        assert_eq!(looks(&spin, LEFT_OUT << DOUBLINGS, 1), 1);
+        assert_eq!(looks(&spin, 100, 1), 100);
     }
 }

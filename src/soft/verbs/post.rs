@@ -395,7 +395,7 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
         && max > 0
         && let Ok(engine) = engine()
     {
-        engine.poll();
+        engine.poll_unless_waited();
         result = poll();
     }
     match result {
