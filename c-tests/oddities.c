@@ -177,12 +177,11 @@ static void
 handle_both_ways(void)
 {
 	struct sigaction other = {.sa_handler = count_signal};
+	struct sigaction alarm_too = {.sa_handler = count_signal, .sa_flags = SA_RESTART};
 
 	signal_flags = SA_RESTART;
 	CHECK_INT(sigaction(SIGUSR2, &other, NULL), 0);
-	signals_on();
-	signals_off();
-	signals = 0;
+	CHECK_INT(sigaction(SIGALRM, &alarm_too, NULL), 0);
 }
 
 static void
@@ -308,6 +307,68 @@ cancelled_client(struct side *side)
 	CHECK_INT(wc.wr_id, 3);
 	CHECK_INT(wc.status, IBV_WC_SUCCESS);
 	OK(rpma_mr_remote_delete(&remote));
+	OK(rpma_mr_dereg(&mr));
+	close_client(&e);
+}
+
+/* The other side writes and reads all the time, until it is told to stop by what it reads. */
+static void
+disturbed_server(struct side *side)
+{
+	unsigned char *mem = memory(PAGE, 0);
+	struct rpma_mr_remote *remote;
+	struct rpma_mr_local *mr;
+	struct ibv_wc wc;
+	struct ends e;
+
+	open_server(side, &e, NULL);
+	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
+	remote = take_mr(side, 0);
+	while (mem[64] == 0) {
+		OK(rpma_write(e.conn, remote, 0, mr, 0, 8, RPMA_F_COMPLETION_ON_ERROR, ID(1)));
+		OK(rpma_read(e.conn, mr, 64, remote, 64, 8, RPMA_F_COMPLETION_ALWAYS, ID(2)));
+		next_wc(e.cq, &wc);
+		CHECK_INT(wc.status, IBV_WC_SUCCESS);
+	}
+	say(side, 0, "done");
+	OK(rpma_mr_remote_delete(&remote));
+	OK(rpma_mr_dereg(&mr));
+	close_server(&e);
+}
+
+/* Waits on a busy connection can be interrupted and cancelled as others can. */
+static void
+disturbed_client(struct side *side)
+{
+	unsigned char *mem = memory(PAGE, 0);
+	struct rpma_mr_local *mr;
+	struct ends e;
+
+	only_on_the_software_fabric(side->addr);
+	open_client(side, &e, NULL);
+	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
+	give_mr(side, 0, mr);
+	for (int i = 0; i < 20; i++) {
+		pthread_t thread;
+		void *result;
+
+		waits = 0;
+		CHECK_INT(pthread_create(&thread, NULL, wait_in_vain, e.cq), 0);
+		while (waits == 0)
+			sched_yield();
+		spend(i * 100);
+		CHECK_INT(pthread_cancel(thread), 0);
+		CHECK_INT(pthread_join(thread, &result), 0);
+		CHECK(result == PTHREAD_CANCELED);
+	}
+	for (int i = 0; i < 200; i++) {
+		signals_on();
+		CHECK_CODE(rpma_cq_wait(e.cq), RPMA_E_NO_COMPLETION);
+		CHECK_INT(errno, EINTR);
+		signals_off();
+	}
+	mem[64] = 1;
+	hear(side, 0, "done");
 	OK(rpma_mr_dereg(&mr));
 	close_client(&e);
 }
@@ -927,6 +988,7 @@ static const struct test tests[] = {
 	PAIR(restarted_among_others),
 	PAIR(signal_ends_a_wait),
 	PAIR(cancelled),
+	PAIR(disturbed),
 	PAIR(interrupted_handshakes),
 	LOCAL(no_descriptors),
 	LOCAL(no_locked_memory),

@@ -185,6 +185,10 @@ impl Cq {
     }
 }
 
+/// How often a leader is woken by what is for others before it leaves that to the engine: it is to be
+/// found asleep by a signal, and to be cancelled.
+const IN_VAIN: u32 = 16;
+
 /// What came of leading.
 enum Led<F> {
     Found(Arc<Cq>),
@@ -257,8 +261,10 @@ impl Channel {
                 Led::GoOn(take) => take,
             },
         };
-        // The lead is for who does its work.
-        drop(leader);
+        // Whoever sleeps at the descriptor does not handle anything.
+        if let Some(leader) = leader {
+            leader.resign();
+        }
         drop(not_now);
         self.queue.pop(take)
     }
@@ -270,8 +276,8 @@ impl Channel {
         not_now: &NotNow,
         mut take: F,
     ) -> Led<F> {
-        loop {
-            let is_empty = || self.queue.is_empty();
+        let is_empty = || self.queue.is_empty();
+        for _ in 0..IN_VAIN {
             match leader.sleep(self.address(), is_empty, not_now) {
                 Ok(()) => {}
                 Err(Errno::INTR) => return Led::Interrupted,
@@ -288,6 +294,7 @@ impl Channel {
                 Err(take) => return Led::GoOn(take),
             };
         }
+        Led::GoOn(take)
     }
 
     /// Names the channel, as long as it is there.

@@ -8,7 +8,8 @@
 //! ([`Engine::poll`]), so that a busy program needs no hand-off.
 //!
 //! Carriers in shared memory are looked at by whoever looks at the sockets, as long as they are
-//! in use; when that ends they are put to rest, and then wake the engine through a socket.
+//! in use; when that ends they are put to rest, and then wake the engine, or the leader, through a
+//! socket.
 //!
 //! The sockets of connections are watched at the seat (`leader.rs`), which the engine watches as one
 //! descriptor, and leaves to a thread that waits for completions, together with the carriers.
@@ -524,8 +525,17 @@ impl Engine {
         let _ = epoll::modify(&self.epoll, self.seat.epoll(), data, flags);
     }
 
+    /// Has the engine told of what comes up at the seat, whoever has it: that thread is busy, or leaves.
+    pub(super) fn end_lease(&self) {
+        if self.seat.end_lease() {
+            self.watch_seat(true);
+            self.wake();
+        }
+    }
+
     /// Takes the lead, unless another thread has it.
     pub(super) fn lead(&self) -> Option<Leader<'_>> {
+        self.resume();
         Leader::new(self, &self.seat, || self.watch_seat(false))
     }
 
@@ -599,8 +609,12 @@ impl Engine {
             // Without any, each number is a multiple of 1.
             let looks = self.looks.load(Ordering::Relaxed).max(1);
             let looks = u64::from(looks);
-            if polls.is_multiple_of(looks * SEATS_PER_SOCKETS) {
+            if polls.is_multiple_of(looks.max(SEATS_PER_SOCKETS)) {
                 self.dispatch(Some(Timespec::default()), Driver::Poller);
+                if self.seat.is_leased() {
+                    // Of which the engine's sockets do not tell then.
+                    let _ = self.handle_seat(Some(&Timespec::default()), Driver::Poller);
+                }
             } else if polls.is_multiple_of(looks) {
                 // A failure shows with the others.
                 let _ = self.handle_seat(Some(&Timespec::default()), Driver::Poller);
@@ -936,7 +950,7 @@ impl Engine {
                     continue;
                 }
                 CLOCK => {
-                    // As well: when the lease is over, carriers are the engine's.
+                    // To the engine's thread: when the lease is over, it has to look at carriers.
                     if driver == Driver::Engine {
                         self.run_clock();
                     }

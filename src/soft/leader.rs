@@ -12,8 +12,8 @@
 //! soon, and nothing is gained if the engine is told of everything in between. It ends when there was
 //! no leader for a while, as the engine's clock finds out.
 //!
-//! A process with memory that peers may have written to a disk has no leaders: to do that takes long,
-//! and whoever waits for something else is not to wait for it.
+//! A process with memory that takes long to make durable (a file's, or much of it), and that peers may
+//! have made so, has no leaders: whoever waits for something else is not to wait for that.
 //!
 //! A thread that sleeps in a system call for descriptors is interrupted by each signal that has a
 //! handler, even one that is to restart system calls. Reading a completion channel's descriptor, which
@@ -23,6 +23,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
 
+use libc::c_void;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, read, write};
@@ -48,7 +49,7 @@ pub(super) struct Seat {
     is_left: AtomicBool,
     /// The queue that is waited for by a leader that sleeps, or is about to; 0 without one.
     waits_for: AtomicUsize,
-    /// How the program's handlers were when.
+    /// How the program's handlers were when. For who has the seat.
     handlers: Lock<(Handlers, Instant)>,
     /// There were some of both kinds: which one has run cannot be told.
     is_barred: AtomicBool,
@@ -77,7 +78,7 @@ impl Seat {
         }
         if !self.is_leased() {
             if self.handlers.lock().1.elapsed() >= HANDLERS_AGE {
-                self.look_at_handlers();
+                self.update_handlers();
                 if self.is_barred.load(Ordering::Relaxed) {
                     self.leave();
                     return false;
@@ -102,8 +103,8 @@ impl Seat {
         self.is_taken.store(false, Ordering::SeqCst);
     }
 
-    /// How the program's handlers were before, and are now.
-    fn look_at_handlers(&self) -> [Handlers; 2] {
+    /// Looks at the program's handlers again. Returns how they were before, and are now.
+    fn update_handlers(&self) -> [Handlers; 2] {
         let now = signals::handlers();
         let before = std::mem::replace(&mut *self.handlers.lock(), (now, Instant::now()));
         if now == Handlers::Mixed {
@@ -134,6 +135,11 @@ impl Seat {
         };
         self.is_taken.store(false, Ordering::SeqCst);
         over
+    }
+
+    /// Ends the lease before its time, whoever has the seat. Returns whether there was one.
+    pub(super) fn end_lease(&self) -> bool {
+        self.is_leased.swap(false, Ordering::SeqCst)
     }
 
     pub(super) fn epoll(&self) -> &OwnedFd {
@@ -179,11 +185,16 @@ impl Seat {
         ];
         let result = poll(&mut fds, None);
         self.has_woken_up();
-        let [_, roused] = fds.map(|fd| !fd.revents().is_empty());
-        if roused {
+        result?;
+        let [seat, rouse] = fds.map(|fd| fd.revents());
+        if !(seat | rouse).difference(PollFlags::IN).is_empty() {
+            // Somebody has closed our descriptors.
+            return Err(Errno::BADF);
+        }
+        if !rouse.is_empty() {
             let _ = read(&self.rouse, &mut [0; 8]);
         }
-        result.map(|_| ())
+        Ok(())
     }
 }
 
@@ -212,19 +223,9 @@ impl Drop for LongFlushes {
     }
 }
 
-thread_local! {
-    /// For a thread that is cancelled while it leads.
-    static LEADS: Leads = const { Leads(Cell::new(false)) };
-}
-
-struct Leads(Cell<bool>);
-
-impl Drop for Leads {
-    fn drop(&mut self) {
-        if self.0.get() {
-            Engine::lose_leader();
-        }
-    }
+/// The thread that leads ends in the middle of its sleep.
+extern "C" fn lose_leader(_: *mut c_void) {
+    Engine::lose_leader();
 }
 
 /// The calling thread leads as long as this lives.
@@ -237,9 +238,7 @@ pub(super) struct Leader<'a> {
 impl<'a> Leader<'a> {
     /// Takes the seat if it is free; `lease` is called if it was the engine's until now.
     pub(super) fn new(engine: &'a Engine, seat: &'a Seat, lease: impl FnOnce()) -> Option<Self> {
-        // Not in a thread that is about to end.
-        let may_lead = LEADS.try_with(|_| ()).is_ok();
-        (may_lead && seat.take(lease)).then(|| Leader {
+        seat.take(lease).then(|| Leader {
             engine,
             seat,
             looks: Cell::new(0),
@@ -277,14 +276,17 @@ impl<'a> Leader<'a> {
             self.seat.has_woken_up();
             return Ok(());
         }
-        let _ = LEADS.try_with(|leads| leads.0.set(true));
-        let result = not_now.except(|| self.seat.sleep());
-        let _ = LEADS.try_with(|leads| leads.0.set(false));
-        match result {
+        match not_now.except(lose_leader, || self.seat.sleep()) {
             // One that has run may have gone by itself.
-            Err(Errno::INTR) if self.seat.look_at_handlers() == [Handlers::Restarting; 2] => Ok(()),
+            Err(Errno::INTR) if self.seat.update_handlers() == [Handlers::Restarting; 2] => Ok(()),
+            Ok(()) if LongFlushes::are_expected() => Err(Errno::BUSY),
             result => result,
         }
+    }
+
+    /// Leaves the seat to the engine, at once: what comes up is for others.
+    pub(super) fn resign(self) {
+        self.engine.end_lease();
     }
 }
 

@@ -25,6 +25,7 @@ use super::diag;
 use super::engine::{Driver, Readiness, Source, Token, engine};
 use super::mem::{self, Borrowed, Scratch};
 use super::mr::{Region, RegionUse, access};
+use super::persist::LONG_FLUSH;
 use super::qp::{Qp, state};
 use super::recvq::{Receive, Sge};
 use super::requester::{RequestFrame, Requester, Source as Piece, Status, Violation, clip};
@@ -41,8 +42,6 @@ pub(super) const SGE_MAX: usize = 32;
 const PUMP_MAX: usize = 8 << 20;
 /// A flush of so much may take the peer longer than it may otherwise be silent.
 const PATIENT_FLUSH: u64 = 4 << 10;
-/// A flush of so much is worth a thread that serves other connections meanwhile.
-const LONG_FLUSH: u64 = 8 << 20;
 /// How often a timer that expires during such a flush looks for its end.
 const FLUSH_LOOK: Duration = Duration::from_millis(100);
 /// Rounds of receiving before other connections get their turn.
@@ -245,6 +244,14 @@ impl Tx {
     }
 
     /// Whether a frame of a request is half sent, so that its memory is still needed.
+    /// Whether nothing is to be sent but, at most, an acknowledgment.
+    fn is_acknowledgment_all(&self) -> bool {
+        self.out.is_empty()
+            && self.control.is_empty()
+            && self.requester.is_all_sent()
+            && self.replies.is_acknowledgment_all()
+    }
+
     fn is_request_half_sent(&self) -> bool {
         self.out
             .front()
@@ -934,7 +941,7 @@ impl Qp {
         match result {
             Ok(())
                 if rx.delivered
-                    && tx.replies.is_acknowledgment_all()
+                    && tx.is_acknowledgment_all()
                     && !self.needs_attention(&tx)
                     && self.leaves_to_program(&*carrier, driver) =>
             {
@@ -1466,6 +1473,8 @@ impl Qp {
                 engine.mute(carrier.fd(), token);
             }
         }
+        // Else nobody would look at the seat if this thread leads.
+        engine.end_lease();
         let stand_in = engine.stand_in();
         let result = run();
         drop(stand_in);
@@ -1607,6 +1616,8 @@ impl Qp {
                 && let (Ok(engine), Some(token)) = (engine(), tx.token)
                 && let Some(carrier) = tx.carrier.clone()
             {
+                // There may be nothing left to find out by that there is room.
+                carrier.go_on();
                 if self.pump(&mut tx) {
                     self.attend(rx, &mut tx);
                 }

@@ -109,7 +109,7 @@ pub(super) struct Region {
     domain: u64,
     /// Until the region is deregistered.
     domain_use: Lock<Option<DomainUse>>,
-    /// As well, of memory that peers may have written to a disk.
+    /// Until then, too, if it takes long to make the memory durable, and peers may have that done.
     long_flushes: Lock<Option<LongFlushes>>,
     uses: AtomicU32,
     gate: Lock<()>,
@@ -147,8 +147,8 @@ impl Region {
         len: u64,
         rights: u32,
     ) -> Option<Arc<Self>> {
-        let may_take_long =
-            rights & access::FLUSH_PERSISTENT != 0 && persist::may_need_disk(addr, len);
+        let may_take_long = rights & access::FLUSH_PERSISTENT != 0
+            && (len >= persist::LONG_FLUSH || persist::may_need_disk(addr, len));
         let mut long_flushes = may_take_long.then(LongFlushes::expect);
         loop {
             let key = random_key()?;

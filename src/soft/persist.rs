@@ -122,6 +122,9 @@ fn parse_mapping(line: &[u8]) -> Option<Mapping> {
     })
 }
 
+/// So much is worth a thread that serves other connections meanwhile.
+pub(super) const LONG_FLUSH: u64 = 8 << 20;
+
 /// Whether to make a range durable may have to wait for a disk: it is in part a shared mapping of what
 /// is not persistent memory by itself, or that cannot be told.
 pub(super) fn may_need_disk(addr: u64, len: u64) -> bool {

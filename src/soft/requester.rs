@@ -220,6 +220,11 @@ impl Requester {
         self.capacity - (self.tail - self.head)
     }
 
+    /// Whether nothing is left to send.
+    pub(super) fn is_all_sent(&self) -> bool {
+        self.cursor == self.tail
+    }
+
     /// Requests that were sent and are not acknowledged, if the newest may wait for them: there are
     /// few that do.
     pub(super) fn due_before_sending(&self) -> u64 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Copyright 2026, The rpma developers
 
-//! Whether to look for something for a moment before sleeping until it comes.
+//! Whether to look for something for a moment before sleeping until it comes, and whether to do other
+//! things that may be in vain.
 //!
 //! An answer on its way is here sooner than a sleeper is awake, so it pays to look; but not where what
 //! is looked for needs the same processor, or takes longer. After some times in vain without one success
@@ -52,6 +53,13 @@ impl Habit {
         }
         self.left_out.store(0, Ordering::Relaxed);
         Choice::TryAgain
+    }
+
+    /// It was not in vain, which does not make up for all the times before.
+    pub(super) fn make_up(&self) {
+        let failures = self.failures.load(Ordering::Relaxed);
+        self.failures
+            .store(failures.saturating_sub(1), Ordering::Relaxed);
     }
 
     pub(super) fn came_out(&self, in_vain: bool) {

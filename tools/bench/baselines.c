@@ -11,6 +11,7 @@
  *   tcp-echo-poll, tcp-echo-wait     32 B + BYTES both ways
  *   cma-write-small, cma-write-huge  process_vm_writev into another process, with 4 KiB or transparent huge pages
  *   cma-read-small, cma-read-huge    process_vm_readv
+ *   cma-write-many-4, -256           process_vm_writev, each time from and to another one of so many places, with 4 KiB pages
  *   memcpy                           in one process
  *   shm                              a flag and BYTES through shared memory and a flag back, both processes spinning
  *
@@ -162,10 +163,9 @@ tcp(size_t there, size_t back, bool wait)
 }
 
 static void
-cma(bool is_write, int advice)
+cma(bool is_write, int advice, size_t places)
 {
-	char *mine = memory(bytes, advice, MAP_PRIVATE), *theirs;
-	struct iovec local = {mine, bytes}, remote;
+	char *mine = memory(places * bytes, advice, MAP_PRIVATE), *theirs;
 	int ready[2];
 	pid_t child;
 
@@ -175,14 +175,15 @@ cma(bool is_write, int advice)
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		/* Made here: pages that a fork shares are split when one of the two writes. */
-		theirs = memory(bytes, advice, MAP_PRIVATE);
+		theirs = memory(places * bytes, advice, MAP_PRIVATE);
 		CHECK(write(ready[1], &theirs, sizeof(theirs)) == (ssize_t)sizeof(theirs));
 		for (;;)
 			pause();
 	}
 	CHECK(read(ready[0], &theirs, sizeof(theirs)) == (ssize_t)sizeof(theirs));
-	remote = (struct iovec){theirs, bytes};
 	for (size_t i = 0; i < warmup + count; i++) {
+		size_t at = i % places * bytes;
+		struct iovec local = {mine + at, bytes}, remote = {theirs + at, bytes};
 		uint64_t begin = now();
 		ssize_t n = is_write ? process_vm_writev(child, &local, 1, &remote, 1, 0) :
 			process_vm_readv(child, &local, 1, &remote, 1, 0);
@@ -272,10 +273,12 @@ main(int argc, char **argv)
 		tcp(HEADER, HEADER + bytes, wait);
 	else if (strncmp(kind, "tcp-echo-", 9) == 0)
 		tcp(HEADER + bytes, HEADER + bytes, wait);
+	else if (strncmp(kind, "cma-write-many-", 15) == 0 && strtoul(kind + 15, NULL, 10) > 0)
+		cma(true, advice, strtoul(kind + 15, NULL, 10));
 	else if (strncmp(kind, "cma-write-", 10) == 0)
-		cma(true, advice);
+		cma(true, advice, 1);
 	else if (strncmp(kind, "cma-read-", 9) == 0)
-		cma(false, advice);
+		cma(false, advice, 1);
 	else if (strcmp(kind, "memcpy") == 0)
 		copy();
 	else if (strcmp(kind, "shm") == 0)

@@ -125,6 +125,8 @@ serve(struct session *session)
 		die("no thread for a connection");
 	while (drain(session, cq))
 		OK(rpma_cq_wait(cq));
+	/* So that there is an event in any case. */
+	rpma_conn_disconnect(session->conn);
 	pthread_join(watcher, NULL);
 }
 

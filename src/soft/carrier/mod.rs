@@ -68,6 +68,9 @@ pub trait Carrier: Send + Sync {
     /// Sending is put off though there may be room: looking says so.
     fn pause(&self) {}
 
+    /// Sending goes on after a pause, if there is something to send.
+    fn go_on(&self) {}
+
     /// Somebody is going to look.
     fn stay_awake(&self) {}
 

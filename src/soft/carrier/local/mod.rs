@@ -251,6 +251,10 @@ impl Carrier for Local {
         self.waiting.store(true, Ordering::Relaxed);
     }
 
+    fn go_on(&self) {
+        self.waiting.store(false, Ordering::Relaxed);
+    }
+
     fn stay_awake(&self) {
         self.shared.mine().awake.0.store(1, Ordering::Relaxed);
     }
