@@ -63,8 +63,12 @@ impl Habit {
     }
 
     pub(super) fn came_out(&self, in_vain: bool) {
+        let before = self.failures.load(Ordering::Relaxed);
         let failures = if in_vain {
-            (self.failures.load(Ordering::Relaxed) + 1).min(FAILURES + DOUBLINGS)
+            (before + 1).min(FAILURES + DOUBLINGS)
+        } else if before >= FAILURES {
+            // When it is tried again, that may be luck: the next time is to show.
+            FAILURES - 1
         } else {
             0
         };
@@ -124,7 +128,10 @@ mod tests {
             assert_eq!(looks(&spin, (LEFT_OUT << doublings) - 1, 1), 0);
             assert_eq!(looks(&spin, 1, u32::MAX), 1);
         }
+        // One success is not enough, but two are.
         assert_eq!(looks(&spin, LEFT_OUT << DOUBLINGS, 1), 1);
+        assert_eq!(looks(&spin, LEFT_OUT, u32::MAX), 1);
+        assert_eq!(looks(&spin, 1, 1), 1);
         assert_eq!(looks(&spin, 100, 1), 100);
     }
 }
