@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <malloc.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -633,6 +634,166 @@ threads_connect_server(struct side *side)
 	OK(rpma_peer_delete(&peer));
 }
 
+/*
+ * Connections whose threads wait in different ways, all at a time, and send a number to and fro: who waits in one way may not keep
+ * the others from learning what is theirs.
+ */
+enum way { IN_THE_LIBRARY, FOR_THE_DESCRIPTOR, WITHOUT_BLOCKING, NOT_AT_ALL };
+
+#define WAITERS 8
+
+struct waiter {
+	struct rpma_conn *conn;
+	struct rpma_mr_local *mr;
+	uint64_t *mem;		/* what was received, what is sent */
+	enum way way;
+	bool begins;
+};
+
+static void
+wait_in_way(struct rpma_cq *cq, int fd, enum way way)
+{
+	struct pollfd fds = {.fd = fd, .events = POLLIN};
+	int ret;
+
+	if (way == NOT_AT_ALL) {
+		sched_yield();
+		return;
+	}
+	if (way != IN_THE_LIBRARY) {
+		ret = poll(&fds, 1, -1);
+		check_int("poll", ret, 1);
+	}
+	ret = rpma_cq_wait(cq);
+	if (way != WITHOUT_BLOCKING || ret != RPMA_E_NO_COMPLETION)
+		check_code("rpma_cq_wait", ret, 0);
+}
+
+static void *
+send_to_and_fro(void *arg)
+{
+	unsigned long times = scaled(500, 50);
+	struct waiter *waiter = arg;
+	struct rpma_cq *cq = NULL;
+	bool sent = true;
+	int fd = -1, ret = rpma_conn_get_cq(waiter->conn, &cq);
+
+	check_code("rpma_conn_get_cq", ret, 0);
+	ret = rpma_cq_get_fd(cq, &fd);
+	check_code("rpma_cq_get_fd", ret, 0);
+	if (waiter->way == WITHOUT_BLOCKING)
+		set_nonblocking(fd);
+	for (uint64_t i = 1; i <= times; i++) {
+		bool received = false;
+
+		for (int half = 0; half < 2; half++) {
+			if ((half == 0) == waiter->begins) {
+				waiter->mem[8] = waiter->begins ? i : 1000 * i;
+				ret = rpma_send(waiter->conn, waiter->mr, 64, 8, RPMA_F_COMPLETION_ALWAYS, ID(2));
+				check_code("rpma_send", ret, 0);
+				sent = false;
+				continue;
+			}
+			while (!received || (!sent && waiter->begins)) {
+				struct ibv_wc wc;
+
+				ret = rpma_cq_get_wc(cq, 1, &wc, NULL);
+				if (ret == RPMA_E_NO_COMPLETION) {
+					wait_in_way(cq, fd, waiter->way);
+					continue;
+				}
+				check_code("rpma_cq_get_wc", ret, 0);
+				check_int("the status", wc.status, IBV_WC_SUCCESS);
+				received |= wc.wr_id == 1;
+				sent |= wc.wr_id == 2;
+			}
+			check_int("the number", (long long)waiter->mem[0], (long long)(waiter->begins ? 1000 * i : i));
+			ret = rpma_recv(waiter->conn, waiter->mr, 0, 8, ID(1));
+			check_code("rpma_recv", ret, 0);
+		}
+	}
+	return NULL;
+}
+
+static enum way
+way_of(int number, bool begins)
+{
+	/* One that never sleeps is enough for a machine with few processors. */
+	if (number == WAITERS - 1)
+		return begins ? NOT_AT_ALL : IN_THE_LIBRARY;
+	return (enum way)((number + begins) % NOT_AT_ALL);
+}
+
+static void
+all_at_a_time(struct waiter *waiters)
+{
+	pthread_t threads[WAITERS];
+
+	for (int i = 0; i < WAITERS; i++)
+		CHECK(pthread_create(&threads[i], NULL, send_to_and_fro, &waiters[i]) == 0);
+	for (int i = 0; i < WAITERS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+static void
+ways_to_wait_server(struct side *side)
+{
+	struct rpma_peer *peer = peer_on(side->addr);
+	static struct waiter waiters[WAITERS];
+	char port[8];
+	struct rpma_ep *ep = listen_on(peer, side->addr, port);
+
+	give(side, 0, port, sizeof(port));
+	for (int i = 0; i < WAITERS; i++) {
+		struct rpma_conn_req *req = NULL;
+
+		waiters[i].mem = memory(PAGE, 0);
+		waiters[i].mr = registered(peer, waiters[i].mem, PAGE, USAGE_ALL);
+		waiters[i].way = way_of(i, false);
+		OK(rpma_ep_next_conn_req(ep, NULL, &req));
+		OK(rpma_conn_req_recv(req, waiters[i].mr, 0, 8, ID(1)));
+		OK(rpma_conn_req_connect(&req, NULL, &waiters[i].conn));
+		expect_event(waiters[i].conn, RPMA_CONN_ESTABLISHED);
+	}
+	all_at_a_time(waiters);
+	for (int i = 0; i < WAITERS; i++) {
+		expect_event(waiters[i].conn, RPMA_CONN_CLOSED);
+		OK(rpma_conn_disconnect(waiters[i].conn));
+		OK(rpma_conn_delete(&waiters[i].conn));
+		OK(rpma_mr_dereg(&waiters[i].mr));
+	}
+	OK(rpma_ep_shutdown(&ep));
+	OK(rpma_peer_delete(&peer));
+}
+
+static void
+ways_to_wait_client(struct side *side)
+{
+	struct rpma_peer *peer = peer_on(side->addr);
+	static struct waiter waiters[WAITERS];
+	char port[8];
+
+	take(side, 0, port, sizeof(port));
+	for (int i = 0; i < WAITERS; i++) {
+		struct rpma_conn_req *req = NULL;
+
+		waiters[i].mem = memory(PAGE, 0);
+		waiters[i].mr = registered(peer, waiters[i].mem, PAGE, USAGE_ALL);
+		waiters[i].way = way_of(i, true);
+		waiters[i].begins = true;
+		OK(rpma_conn_req_new(peer, side->addr, port, NULL, &req));
+		OK(rpma_conn_req_recv(req, waiters[i].mr, 0, 8, ID(1)));
+		OK(rpma_conn_req_connect(&req, NULL, &waiters[i].conn));
+		expect_event(waiters[i].conn, RPMA_CONN_ESTABLISHED);
+	}
+	all_at_a_time(waiters);
+	for (int i = 0; i < WAITERS; i++) {
+		part(&waiters[i].conn);
+		OK(rpma_mr_dereg(&waiters[i].mr));
+	}
+	OK(rpma_peer_delete(&peer));
+}
+
 static const struct test tests[] = {
 	PAIR(small_writes),
 	{.name = "large_lengths", .server = large_lengths_server, .client = large_lengths_client, .clients = 1, .seconds = 100},
@@ -641,6 +802,7 @@ static const struct test tests[] = {
 	PAIR(short_connections),
 	LOCAL(threads_register),
 	PAIR(threads_connect),
+	PAIR(ways_to_wait),
 	END
 };
 

@@ -161,8 +161,8 @@ pub(super) struct Engine {
     kicks: Lock<Vec<Arc<dyn Source>>>,
     /// Carriers that are looked at; whoever does so works on a copy.
     awake: Lock<Arc<Vec<Arc<Watched>>>>,
-    /// How often polling threads look at them for each time that they look at the other sockets; 0 if
-    /// there are none.
+    /// How often threads that poll or lead look at them for each time that they look at the other
+    /// sockets; 0 if there are none.
     looks: AtomicU32,
     put_off: Lock<PutOff>,
     /// Whether something was put off.
@@ -508,9 +508,15 @@ impl Engine {
     /// Returns whether something is still delayed.
     fn run_delayed(&self, now: bool) -> bool {
         let mut sources = std::mem::take(&mut *self.delayed.lock());
+        if sources.is_empty() {
+            return false;
+        }
+        // Unlocked: they may have something to send, and more may be delayed meanwhile.
         sources.retain(|source| Arc::clone(source).delayed(now));
         let mut delayed = self.delayed.lock();
-        delayed.append(&mut sources);
+        // Into the older list, whose memory is kept.
+        sources.append(&mut delayed);
+        *delayed = sources;
         !delayed.is_empty()
     }
 
@@ -530,6 +536,15 @@ impl Engine {
         if self.seat.end_lease() {
             self.watch_seat(true);
             self.wake();
+        }
+    }
+
+    /// For a thread that has polled or led, and waits for something else now: the engine need not find
+    /// that out by its clock.
+    pub(super) fn take_back(&self) {
+        self.take_over();
+        if self.seat.is_deserted() {
+            self.end_lease();
         }
     }
 
@@ -607,8 +622,7 @@ impl Engine {
             // engine's thread must not leave the sockets to it.
             let polls = self.polls.fetch_add(1, Ordering::Relaxed);
             // Without any, each number is a multiple of 1.
-            let looks = self.looks.load(Ordering::Relaxed).max(1);
-            let looks = u64::from(looks);
+            let looks = u64::from(self.looks.load(Ordering::Relaxed).max(1));
             if polls.is_multiple_of(looks.max(SEATS_PER_SOCKETS)) {
                 self.dispatch(Some(Timespec::default()), Driver::Poller);
                 if self.seat.is_leased() {
@@ -624,7 +638,8 @@ impl Engine {
         }
     }
 
-    /// Has a carrier looked at from now on.
+    /// Has a carrier looked at from now on: by the engine, if the caller may not come back to it. A leader
+    /// does, or else the engine's clock finds out.
     pub(super) fn attend(
         &self,
         source: &Arc<impl Source + 'static>,

@@ -137,6 +137,11 @@ impl Seat {
         over
     }
 
+    /// Whether it is leased, and no leader there; a new one may come at any moment, which does no harm.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.is_leased() && !self.is_taken.load(Ordering::Relaxed)
+    }
+
     /// Ends the lease before its time, whoever has the seat. Returns whether there was one.
     pub(super) fn end_lease(&self) -> bool {
         self.is_leased.swap(false, Ordering::SeqCst)

@@ -698,6 +698,10 @@ impl Qp {
         self.enter_error(&mut rx, &mut tx, Status::Flushed, false);
         tx.control.push_back(Header::bare(Kind::Disconnect, 0));
         self.pump_and_kick(&mut tx);
+        // The answer is an event that this thread is going to wait for.
+        if let Ok(engine) = engine() {
+            engine.take_back();
+        }
     }
 
     /// Ends the connection at once.

@@ -19,7 +19,8 @@
 //!
 //! Locks are taken in this order, and a lock further down never waits for one further up: a queue
 //! pair's receiving side, its sending side, its (or a shared) receive queue; an id; completion
-//! queues, channels; the engine's tables. A region's use count is no lock, but who waits for it
+//! queues, channels; the engine's tables. The seat of a leader comes before all of these, and is never
+//! waited for. A region's use count is no lock, but who waits for it
 //! (deregistration) holds none.
 
 mod addrinfo;

@@ -489,7 +489,13 @@ pub unsafe extern "C" fn rdma_get_cm_event(
         // SAFETY: a channel of ours.
         unsafe { made_here::<CEventChannel, _>(channel) }?;
         // SAFETY: a channel of ours.
-        let found = unsafe { channel_of(channel) }.pop(|e| {
+        let events = unsafe { channel_of(channel) };
+        if events.is_empty()
+            && let Ok(engine) = engine()
+        {
+            engine.take_back();
+        }
+        let found = events.pop(|e| {
             e.owner().delivered();
             e
         })?;
