@@ -127,6 +127,11 @@ fn who_pauses_with_little_room_left_is_woken_for_more() {
     assert!(got == bytes);
     assert_eq!(a.shared.mine().awake.0.load(Ordering::Relaxed), 1);
     assert_eq!(a.look(), (false, true));
+    assert!(!a.rest());
+    // With nothing left to send, room is not worth staying awake for.
+    a.go_on();
+    assert_eq!(a.look(), (false, false));
+    assert!(a.rest());
 }
 
 #[test]
