@@ -238,6 +238,18 @@ spend(int us)
 	while ((now.tv_sec - start.tv_sec) * 1000000 + (now.tv_nsec - start.tv_nsec) / 1000 < us);
 }
 
+/* There, if it is that sanitizer's program. */
+extern void __tsan_init(void) __attribute__((weak));
+
+static void
+only_where_threads_may_be_cancelled(void)
+{
+	if (is_original())
+		check_skip("the original does not promise it");
+	if (__tsan_init != NULL)
+		check_skip("ThreadSanitizer does not get over threads that are cancelled in a system call");
+}
+
 static _Atomic int waits;
 
 static void *
@@ -278,8 +290,7 @@ cancelled_client(struct side *side)
 	struct ibv_wc wc;
 	struct ends e;
 
-	if (is_original())
-		check_skip("the original does not promise it");
+	only_where_threads_may_be_cancelled();
 	open_client(side, &e, NULL);
 	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
 	remote = take_mr(side, 0);
@@ -345,6 +356,7 @@ disturbed_client(struct side *side)
 	struct ends e;
 
 	only_on_the_software_fabric(side->addr);
+	only_where_threads_may_be_cancelled();
 	open_client(side, &e, NULL);
 	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
 	give_mr(side, 0, mr);

@@ -31,7 +31,7 @@ use rustix::io::{Errno, read, write};
 use super::engine::Engine;
 use super::sync::Lock;
 use crate::sys::cancel::NotNow;
-use crate::sys::signals::{self, Handlers};
+use crate::sys::signals::Handlers;
 
 /// For how long it is taken for granted that the program's handlers are what they were.
 const HANDLERS_AGE: Duration = Duration::from_millis(100);
@@ -57,7 +57,7 @@ pub(super) struct Seat {
 
 impl Seat {
     pub(super) fn new() -> Result<Self, Errno> {
-        let handlers = signals::handlers();
+        let handlers = Handlers::now();
         Ok(Seat {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             rouse: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -67,7 +67,7 @@ impl Seat {
             is_left: AtomicBool::new(false),
             waits_for: AtomicUsize::new(0),
             handlers: Lock::new((handlers, Instant::now())),
-            is_barred: AtomicBool::new(handlers == Handlers::Mixed),
+            is_barred: AtomicBool::new(handlers.are_mixed()),
         })
     }
 
@@ -103,14 +103,15 @@ impl Seat {
         self.is_taken.store(false, Ordering::SeqCst);
     }
 
-    /// Looks at the program's handlers again. Returns how they were before, and are now.
-    fn update_handlers(&self) -> [Handlers; 2] {
-        let now = signals::handlers();
-        let before = std::mem::replace(&mut *self.handlers.lock(), (now, Instant::now()));
-        if now == Handlers::Mixed {
+    /// Looks at the program's handlers again. Returns whether one of them that ends system calls may
+    /// have run since the last time.
+    fn update_handlers(&self) -> bool {
+        let now = Handlers::now();
+        let (before, _) = std::mem::replace(&mut *self.handlers.lock(), (now, Instant::now()));
+        if now.are_mixed() {
             self.is_barred.store(true, Ordering::Relaxed);
         }
-        [before.0, now]
+        now.may_have_interrupted(before)
     }
 
     /// Whether the engine has to leave the seat, and the carriers that are looked at, alone.
@@ -282,8 +283,7 @@ impl<'a> Leader<'a> {
             return Ok(());
         }
         match not_now.except(lose_leader, || self.seat.sleep()) {
-            // One that has run may have gone by itself.
-            Err(Errno::INTR) if self.seat.update_handlers() == [Handlers::Restarting; 2] => Ok(()),
+            Err(Errno::INTR) if !self.seat.update_handlers() => Ok(()),
             Ok(()) if LongFlushes::are_expected() => Err(Errno::BUSY),
             result => result,
         }

@@ -3,43 +3,54 @@
 
 //! What the program has made of its signals.
 
-/// What a system call that can be restarted does after a signal that the program handles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Handlers {
-    /// It goes on, whatever signal it was; also where none is handled.
-    Restarting,
-    /// It ends, whatever signal it was.
-    Interrupting,
-    /// That depends on the signal.
-    Mixed,
+/// Signals from outside that have handlers; bit N - 1 is signal N.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Handlers {
+    /// A system call that can be restarted goes on after these.
+    restarting: u64,
+    /// It ends.
+    interrupting: u64,
 }
 
-/// How the handlers of signals that come from outside are at the moment.
-pub(crate) fn handlers() -> Handlers {
-    let (mut restart, mut interrupt) = (false, false);
-    for signal in 1..=libc::SIGRTMAX() {
-        if let libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP = signal {
-            // These say that a thread has gone wrong by itself, not in a system call.
-            continue;
-        }
-        // SAFETY: all zeros is a valid action, for the call to fill; nothing is changed by it.
-        let action = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            if libc::sigaction(signal, std::ptr::null(), &mut action) != 0 {
+impl Handlers {
+    /// As they are at the moment.
+    pub(crate) fn now() -> Self {
+        let mut handlers = Handlers::default();
+        for signal in 1..=libc::SIGRTMAX().min(64) {
+            if let libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP =
+                signal
+            {
+                // These say that a thread has gone wrong by itself, not in a system call.
                 continue;
             }
-            action
-        };
-        match action.sa_sigaction {
-            libc::SIG_DFL | libc::SIG_IGN => {}
-            _ if action.sa_flags & libc::SA_RESTART != 0 => restart = true,
-            _ => interrupt = true,
+            // SAFETY: all zeros is a valid action, for the call to fill; nothing is changed by it.
+            let action = unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                if libc::sigaction(signal, std::ptr::null(), &mut action) != 0 {
+                    continue;
+                }
+                action
+            };
+            let bit = 1 << (signal - 1);
+            match action.sa_sigaction {
+                libc::SIG_DFL | libc::SIG_IGN => {}
+                _ if action.sa_flags & libc::SA_RESTART != 0 => handlers.restarting |= bit,
+                _ => handlers.interrupting |= bit,
+            }
         }
+        handlers
     }
-    match (restart, interrupt) {
-        (_, false) => Handlers::Restarting,
-        (false, true) => Handlers::Interrupting,
-        (true, true) => Handlers::Mixed,
+
+    /// Whether it depends on the signal what becomes of a system call.
+    pub(crate) fn are_mixed(self) -> bool {
+        self.restarting != 0 && self.interrupting != 0
+    }
+
+    /// Whether one that ends system calls may have run lately, if the handlers were these `before`.
+    pub(crate) fn may_have_interrupted(self, before: Handlers) -> bool {
+        // One that was there may have gone by itself (SA_RESETHAND), but not been replaced.
+        let gone = before.interrupting & !self.restarting;
+        self.interrupting | gone != 0
     }
 }
 
@@ -63,13 +74,25 @@ mod tests {
     fn what_handlers_do_is_known() {
         let handler = nothing as extern "C" fn(libc::c_int) as usize;
         // The test program itself has handlers for faults, which do not count.
-        assert_eq!(handlers(), Handlers::Restarting);
+        let none = Handlers::now();
+        assert_eq!(none, Handlers::default());
+        assert!(!none.may_have_interrupted(none));
         handle(libc::SIGUSR1, handler, 0);
-        assert_eq!(handlers(), Handlers::Interrupting);
+        let first = Handlers::now();
+        assert!(!first.are_mixed());
+        assert!(first.may_have_interrupted(none));
+        assert!(none.may_have_interrupted(first));
         handle(libc::SIGUSR2, handler, libc::SA_RESTART);
-        assert_eq!(handlers(), Handlers::Mixed);
+        let both = Handlers::now();
+        assert!(both.are_mixed());
+        assert!(both.may_have_interrupted(first));
+        handle(libc::SIGUSR1, handler, libc::SA_RESTART);
+        let replaced = Handlers::now();
+        assert!(!replaced.are_mixed());
+        assert!(!replaced.may_have_interrupted(both));
+        assert!(!replaced.may_have_interrupted(none));
         handle(libc::SIGUSR1, libc::SIG_IGN, 0);
-        assert_eq!(handlers(), Handlers::Restarting);
+        assert!(Handlers::now().may_have_interrupted(first));
         handle(libc::SIGUSR1, libc::SIG_DFL, 0);
         handle(libc::SIGUSR2, libc::SIG_DFL, 0);
     }
