@@ -911,6 +911,76 @@ leaves_client(struct side *side)
 	}
 }
 
+/* ---- an end with the last message ---- */
+
+#define GOODBYES 20
+
+/* What has arrived has arrived, though its receiver ends as soon as it knows. */
+static void
+ends_with_a_message_server(struct side *side)
+{
+	struct rpma_peer *peer = peer_on(side->addr);
+	struct rpma_mr_local *mr = registered(peer, memory(PAGE, 3), PAGE, USAGE_ALL);
+	char port[8];
+	struct rpma_ep *ep = listen_on(peer, side->addr, port);
+
+	give(side, 0, port, sizeof(port));
+	for (int i = 0; i < GOODBYES; i++) {
+		struct rpma_conn *conn = accept_one(ep, NULL, NULL, 0);
+		struct ibv_wc wc;
+
+		OK(rpma_send(conn, mr, 0, 8, RPMA_F_COMPLETION_ALWAYS, ID(i)));
+		next_wc(cq_of(conn), &wc);
+		CHECK_INT(wc.status, IBV_WC_SUCCESS);
+		CHECK_INT(wc.wr_id, i);
+		expect_event(conn, RPMA_CONN_CLOSED);
+		OK(rpma_conn_delete(&conn));
+	}
+	OK(rpma_mr_dereg(&mr));
+	OK(rpma_ep_shutdown(&ep));
+	OK(rpma_peer_delete(&peer));
+}
+
+static void
+ends_with_a_message_client(struct side *side)
+{
+	char port[8];
+
+	take(side, 0, port, sizeof(port));
+	for (int i = 0; i < GOODBYES; i++) {
+		int status;
+		pid_t pid = fork();
+
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			/* Still there, so that nothing is leaked either. */
+			static struct rpma_peer *volatile peer;
+			static struct rpma_conn *volatile conn;
+			static struct rpma_mr_local *volatile mr;
+			unsigned char *mem = memory(PAGE, 0);
+			struct ibv_wc wc;
+			int got;
+
+			peer = peer_on(side->addr);
+			mr = registered(peer, mem, PAGE, USAGE_ALL);
+			conn = connect_to(peer, side->addr, port, NULL, NULL, 0);
+			OK(rpma_recv(conn, mr, 0, 8, ID(i)));
+			/* One that polls, and one that waits, hear of it in different ways. */
+			if (i % 2 == 0)
+				OK(rpma_cq_wait(cq_of(conn)));
+			do
+				got = rpma_cq_get_wc(cq_of(conn), 1, &wc, NULL);
+			while (got == RPMA_E_NO_COMPLETION);
+			CHECK_INT(got, 0);
+			CHECK_INT(wc.status, IBV_WC_SUCCESS);
+			CHECK_FILL(mem, 3, 8);
+			exit(7);
+		}
+		CHECK_INT(waitpid(pid, &status, 0), pid);
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+	}
+}
+
 /* ---- threads that end ---- */
 
 struct handed_on {
@@ -1008,6 +1078,7 @@ static const struct test tests[] = {
 	PAIR(clock_jumps),
 	PAIR(stopped),
 	PAIR(leaves),
+	PAIR(ends_with_a_message),
 	PAIR(threads_end),
 	END,
 };

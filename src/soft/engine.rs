@@ -89,6 +89,9 @@ pub(super) trait Source: Send + Sync {
         let _ = now;
         false
     }
+
+    /// The process ends. Nobody may be waited for: whoever holds a lock may not run any more.
+    fn ends(self: Arc<Self>) {}
 }
 
 /// Names a watched descriptor.
@@ -518,6 +521,25 @@ impl Engine {
         sources.append(&mut delayed);
         *delayed = sources;
         !delayed.is_empty()
+    }
+
+    /// For the end of the process: has sent what is delayed and put off. An acknowledgment that got lost
+    /// would tell the peer that its message had.
+    pub(super) fn end() {
+        let Some(engine) = ENGINE.get().get() else {
+            return;
+        };
+        let delayed = engine
+            .delayed
+            .try_lock()
+            .map(|mut list| std::mem::take(&mut *list));
+        let put_off = engine
+            .put_off
+            .try_lock()
+            .map(|mut list| std::mem::take(&mut list.sources));
+        for source in [delayed, put_off].into_iter().flatten().flatten() {
+            source.ends();
+        }
     }
 
     /// Whether the engine is told of what comes up at the seat.

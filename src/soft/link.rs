@@ -1697,6 +1697,12 @@ impl Source for Qp {
         false
     }
 
+    fn ends(self: Arc<Self>) {
+        if let Some(mut tx) = self.tx.try_lock() {
+            self.pump(&mut tx);
+        }
+    }
+
     fn kicked(self: Arc<Self>) {
         // First, so that what comes up from now on asks again.
         self.kicked.store(false, Ordering::Release);

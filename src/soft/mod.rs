@@ -63,6 +63,11 @@ pub(crate) unsafe fn owns(context: std::ptr::NonNull<rdma_sys::ibv_context>) -> 
     device::is_own(unsafe { (*context.as_ptr()).device })
 }
 
+/// For the end of the process, while other threads may be anywhere still: what peers wait for is sent.
+pub(crate) fn end() {
+    engine::Engine::end();
+}
+
 /// How a persistent flush of a mapped range works: how many of its bytes are persistent memory,
 /// whose cache lines are written back, and the CPU's instruction for that. The rest gets `msync`.
 pub(crate) fn durability(addr: u64, len: u64) -> (u64, &'static str) {

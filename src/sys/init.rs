@@ -3,7 +3,7 @@
 
 //! What happens when the library is loaded and unloaded.
 
-use crate::log;
+use crate::{log, soft};
 
 #[cfg_attr(miri, allow(dead_code))]
 extern "C" fn on_load() {
@@ -12,6 +12,7 @@ extern "C" fn on_load() {
 
 #[cfg_attr(miri, allow(dead_code))]
 extern "C" fn on_unload() {
+    soft::end();
     log::stop();
 }
 
