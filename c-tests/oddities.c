@@ -913,7 +913,7 @@ leaves_client(struct side *side)
 
 /* ---- an end with the last message ---- */
 
-#define GOODBYES 20
+#define GOODBYES 10
 
 /* What has arrived has arrived, though its receiver ends as soon as it knows. */
 static void
