@@ -69,16 +69,30 @@ impl Carrier for Tcp {
     }
 
     unsafe fn send(&self, list: &[libc::iovec], _own: bool) -> Result<usize, Errno> {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let (socket, flags) = (
+            self.socket.as_raw_fd(),
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        );
         // Not through rustix, whose slices would claim that the memory is mapped.
         // SAFETY: the kernel checks the memory; the caller vouches for its use.
-        outcome(unsafe { libc::sendmsg(self.socket.as_raw_fd(), &message(list), flags) })
+        outcome(unsafe {
+            match list {
+                // Cheaper for the kernel than a list.
+                [only] => libc::send(socket, only.iov_base, only.iov_len, flags),
+                _ => libc::sendmsg(socket, &message(list), flags),
+            }
+        })
     }
 
     unsafe fn receive(&self, list: &[libc::iovec]) -> Result<usize, Errno> {
-        let mut message = message(list);
+        let (socket, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT);
         // SAFETY: as above.
-        outcome(unsafe { libc::recvmsg(self.socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) })
+        outcome(unsafe {
+            match list {
+                [only] => libc::recv(socket, only.iov_base, only.iov_len, flags),
+                _ => libc::recvmsg(socket, &mut message(list), flags),
+            }
+        })
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
