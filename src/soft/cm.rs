@@ -458,7 +458,7 @@ impl Id {
                 .ok()
         });
         if found.is_none() && choice == Choice::Local {
-            diag::warn(format_args!("{NO_LOCAL}"));
+            diag::error(format_args!("{NO_LOCAL}"));
             state.phase = Phase::Over;
             refuse(&socket, REASON_CONSUMER, PrivateData::default());
             return Err(Errno::OPNOTSUPP);
@@ -901,7 +901,7 @@ impl Id {
                 }
             },
             _ if carrier_choice() == Ok(Choice::Local) => {
-                diag::warn(format_args!("{NO_LOCAL}"));
+                diag::error(format_args!("{NO_LOCAL}"));
                 self.give_up(
                     state,
                     event_type::RDMA_CM_EVENT_CONNECT_ERROR,
@@ -1388,7 +1388,7 @@ fn own_params(given: &Params, qp: &Qp) -> Params {
 fn carrier_choice() -> Result<Choice, Errno> {
     let choice = Choice::get();
     if choice.is_err() {
-        diag::warn(format_args!(
+        diag::error(format_args!(
             "RPMA_SOFT_CARRIER is none of auto, tcp, local"
         ));
     }

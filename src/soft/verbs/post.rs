@@ -228,6 +228,17 @@ unsafe fn list<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [ibv_sge], 
     }
 }
 
+/// The outcome as posting returns it: 0 or an errno value, to which errno is set as well.
+fn posted(result: Result<(), Errno>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(e) => {
+            set_errno(e.raw_os_error());
+            e.raw_os_error()
+        }
+    }
+}
+
 pub(super) unsafe extern "C" fn post_send(
     pointer: *mut ibv_qp,
     mut wr: *mut ibv_send_wr,
@@ -245,16 +256,11 @@ pub(super) unsafe extern "C" fn post_send(
         }
         Ok(())
     });
-    match result {
-        Ok(()) => 0,
-        Err(e) => {
-            if !bad_wr.is_null() {
-                // SAFETY: the caller's variable.
-                unsafe { *bad_wr = wr };
-            }
-            e.raw_os_error()
-        }
+    if result.is_err() && !bad_wr.is_null() {
+        // SAFETY: the caller's variable.
+        unsafe { *bad_wr = wr };
     }
+    posted(result)
 }
 
 unsafe fn post_one(batch: &mut super::super::qp::Batch<'_>, wr: &ibv_send_wr) -> Result<(), Errno> {
@@ -327,16 +333,11 @@ unsafe fn post_receives(
         }
         Ok(())
     });
-    match result {
-        Ok(()) => 0,
-        Err(e) => {
-            if !bad_wr.is_null() {
-                // SAFETY: the caller's variable.
-                unsafe { *bad_wr = wr };
-            }
-            e.raw_os_error()
-        }
+    if result.is_err() && !bad_wr.is_null() {
+        // SAFETY: the caller's variable.
+        unsafe { *bad_wr = wr };
     }
+    posted(result)
 }
 
 pub(super) unsafe extern "C" fn post_recv(
@@ -489,17 +490,14 @@ unsafe extern "C" fn wr_abort(pointer: *mut ibv_qp_ex) {
 unsafe extern "C" fn wr_complete(pointer: *mut ibv_qp_ex) -> c_int {
     // SAFETY: a queue pair of ours.
     if let Err(error) = unsafe { made_here::<CQp, _>(pointer) } {
-        return error.raw_os_error();
+        return posted(Err(error));
     }
     // SAFETY: a queue pair of ours.
     let qp = unsafe { qp(pointer.cast()) };
     // SAFETY: acquired by `wr_start`.
     let result = post_staged(&qp.inner, unsafe { staged(pointer) });
     qp.builder.release();
-    match result {
-        Ok(()) => 0,
-        Err(e) => e.raw_os_error(),
-    }
+    posted(result)
 }
 
 fn post_staged(qp: &Qp, staged: &Staged) -> Result<(), Errno> {
