@@ -7,6 +7,7 @@
  */
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <string.h>
 
 #include "common/fabric.h"
