@@ -96,7 +96,7 @@ bench-build: perf
 	$(CC) -std=gnu11 -O2 -Wall -Wextra -Wpedantic -o $(BASELINES) tools/bench/baselines.c
 	$(CC) -std=gnu11 -O2 -Wall -Wextra -o $(FI_RMA) tools/bench/fi_rma.c -lfabric || rm -f $(FI_RMA)
 
-check: check-deps lint check-man check-rust check-abi check-c check-net-quick check-abuse check-trust-quick check-perf check-carrier check-softverbs check-info check-docs $(if $(EXAMPLES),check-examples) ## all checks that need no RDMA
+check: check-deps lint check-man check-rust check-abi check-c check-net-quick check-abuse check-trust-quick check-perf check-carrier check-softverbs check-info check-docs $(if $(EXAMPLES),check-examples) ## the checks that need no RDMA and take minutes at most
 
 check-deps:
 	@$(DEPS) check $(if $(EXAMPLES),examples)

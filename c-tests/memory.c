@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -35,6 +36,25 @@ device(const char *addr)
 	CHECK_INT(odp, 77);
 	OK(rpma_utils_ibv_context_is_odp_capable(local, &odp));
 	CHECK(odp == 0 || odp == 1);
+}
+
+/* A context is libibverbs' as well: also what its header does not define inline can be asked. */
+static void
+capabilities(const char *addr)
+{
+	struct ibv_context *ctx = device_of(addr);
+	struct ibv_device_attr_ex ex;
+	struct ibv_device_attr attr;
+	struct ibv_port_attr port;
+
+	memset(&attr, 0xff, sizeof(attr));
+	CHECK_INT(ibv_query_device(ctx, &attr), 0);
+	CHECK_INT(ibv_query_device_ex(ctx, NULL, &ex), 0);
+	CHECK(attr.max_qp_wr > 0 && attr.max_cqe > 0 && attr.max_mr_size > 0);
+	CHECK_MEM(&attr, &ex.orig_attr, offsetof(struct ibv_device_attr, phys_port_cnt));
+	CHECK_INT(attr.phys_port_cnt, 1);
+	CHECK_INT(ibv_query_port(ctx, 1, &port), 0);
+	CHECK_INT(port.state, IBV_PORT_ACTIVE);
 }
 
 static void
@@ -246,6 +266,7 @@ shared_receive_queue(const char *addr)
 
 static const struct test tests[] = {
 	LOCAL(device),
+	LOCAL(capabilities),
 	LOCAL(peer),
 	LOCAL(registration),
 	LOCAL(keys_differ),

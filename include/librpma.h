@@ -45,8 +45,8 @@
 #define RPMA_E_NOSUPP (-100001)
 
 /**
- * A call to the provider (libibverbs, librdmacm or the software fabric) failed: see errno and
- * the log.
+ * A call to the provider (libibverbs, librdmacm or the software fabric) failed: see the
+ * log, and errno where it was set.
  */
 #define RPMA_E_PROVIDER (-100002)
 
@@ -126,8 +126,8 @@
 #define RPMA_MR_USAGE_RECV (1 << 7)
 
 /**
- * How long looking for a device may take, in milliseconds; also the default time to wait for a
- * connection.
+ * How long looking for a device may take, in milliseconds; also how long, by default, finding the
+ * other side's address and the way to it may take.
  */
 #define RPMA_DEFAULT_TIMEOUT_MS 1000
 
@@ -149,11 +149,11 @@ enum rpma_conn_event {
    */
   RPMA_CONN_ESTABLISHED,
   /**
-   * the connection was ended by either side
+   * the connection has ended: either side asked for it, or the other side or the way to it is gone
    */
   RPMA_CONN_CLOSED,
   /**
-   * the connection broke
+   * the connection could not be set up, or the device was removed
    */
   RPMA_CONN_LOST,
   /**
@@ -248,8 +248,10 @@ enum rpma_util_ibv_context_type {
 
 /**
  * A function that takes log records: the level, the source file, line and function they come
- * from, and a printf(3) format with its arguments. It may be called from any thread that is
- * inside the library, and must not call the library itself.
+ * from, and a printf(3) format with its arguments, whose text ends with a line feed (this
+ * library gives the text as a whole, by the format "%s"). It may be called from any thread that is
+ * inside the library, and from one of the library's own. Locks may be held meanwhile: of the
+ * library's functions it may call rpma_log_get_threshold() and rpma_err_2str() only.
  */
 typedef void rpma_log_function(enum rpma_log_level level, const char *file_name,
                                const int line_no, const char *function_name,
@@ -954,6 +956,10 @@ int rpma_log_get_threshold(enum rpma_log_threshold threshold, enum rpma_log_leve
  * default one back, which writes to syslog(3) and, up to the auxiliary threshold, to standard
  * error.
  *
+ * The function gets each record's text complete, ending with a line feed. It may be called from any
+ * thread that is inside the library, and from one of the library's own, and of the library's functions it
+ * may call rpma_log_get_threshold() and rpma_err_2str() only: locks may be held meanwhile.
+ *
  * Returns 0, or RPMA_E_AGAIN if a temporary error occurred (this implementation has none).
  *
  * Thread safety: safe. Records on their way may still reach the previous function.
@@ -1280,7 +1286,8 @@ int rpma_srq_cfg_get_rcq_size(const struct rpma_srq_cfg *cfg, uint32_t *rcq_size
 /**
  * Finds the device that has a local address, or that leads to a remote one. The context belongs
  * to the library and stays valid until the process ends; it is NULL for a wildcard address and for one
- * of this machine that is on no device.
+ * of this machine that is on no device. A context of the software fabric is for this library;
+ * of libibverbs, only what the header defines inline, such as ibv_query_device_ex(), works on it.
  *
  * Returns 0; RPMA_E_INVAL if addr or ibv_ctx_ptr is NULL or the type is none; RPMA_E_PROVIDER if
  * the address cannot be found or no device belongs to it (errno says more where it can).

@@ -29,7 +29,7 @@ use crate::verbs::qp::{Element, FENCE, INLINE, RemoteAddress, SIGNALED, SendRequ
 pub enum ConnEvent {
     /// It is there.
     Established,
-    /// It was ended by either side.
+    /// It has ended: either side asked for it, or the other side or the way to it is gone.
     Closed,
     /// It broke.
     Lost,

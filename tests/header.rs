@@ -19,8 +19,10 @@ const REPLACED: [(&str, &str); 3] = [
         "struct Option_rpma_log_function;",
         "/**
  * A function that takes log records: the level, the source file, line and function they come
- * from, and a printf(3) format with its arguments. It may be called from any thread that is
- * inside the library, and must not call the library itself.
+ * from, and a printf(3) format with its arguments, whose text ends with a line feed (this
+ * library gives the text as a whole, by the format \"%s\"). It may be called from any thread that is
+ * inside the library, and from one of the library's own. Locks may be held meanwhile: of the
+ * library's functions it may call rpma_log_get_threshold() and rpma_err_2str() only.
  */
 typedef void rpma_log_function(enum rpma_log_level level, const char *file_name,
                                const int line_no, const char *function_name,

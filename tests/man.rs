@@ -63,6 +63,46 @@ fn code_texts(header: &str) -> BTreeMap<String, String> {
     texts
 }
 
+/// What a parameter may be, if the header has names for it: names with their texts.
+fn values_of(parameter: &str, header: &str) -> Vec<(String, String)> {
+    // Bits, by the prefix of their names; what they are bits of is said before the text.
+    let prefix = match parameter {
+        "int usage" => "RPMA_MR_USAGE_",
+        "int flags" => "RPMA_F_",
+        _ => "",
+    };
+    let (part, start) = match parameter.strip_prefix("enum ") {
+        Some(rest) => {
+            let name = rest.split(' ').next().unwrap();
+            let (_, body) = header.split_once(&format!("enum {name} {{")).unwrap();
+            (body.split_once("};").unwrap().0, String::new())
+        }
+        None if prefix.is_empty() => return Vec::new(),
+        None => (header, format!("#define {prefix}")),
+    };
+    let mut values = Vec::new();
+    for piece in part.split("/**\n").skip(1) {
+        let (comment, rest) = piece.split_once("*/\n").unwrap();
+        let Some(rest) = rest.trim_start().strip_prefix(&start) else {
+            continue;
+        };
+        let end = rest.find(|c: char| c != '_' && !c.is_alphanumeric());
+        let text = paragraphs(comment).join(" ");
+        let text = match text.split_once(": ") {
+            Some((_, text)) if !prefix.is_empty() => text,
+            _ => text.as_str(),
+        };
+        let text = capital(text.trim_end_matches('.'));
+        let name = &rest[..end.unwrap()];
+        // These say how many there are.
+        if !name.ends_with("_MAX") {
+            values.push((format!("{prefix}{name}"), format!("{text}.")));
+        }
+    }
+    assert!(!values.is_empty(), "{parameter}");
+    values
+}
+
 fn paragraphs(comment: &str) -> Vec<String> {
     let plain: Vec<&str> = comment
         .lines()
@@ -282,7 +322,7 @@ fn example(name: &str) -> Option<String> {
     Some(shown.replace('\\', "\\e").replace('-', "\\-"))
 }
 
-fn page(function: &Function, all: &[Function]) -> String {
+fn page(function: &Function, all: &[Function], header: &str) -> String {
     let mut page = String::from(COPYING);
     let name = &function.name;
     let _ = write!(
@@ -301,6 +341,18 @@ fn page(function: &Function, all: &[Function]) -> String {
             page.push_str(".Pp\n");
         }
         page.push_str(&roff(paragraph));
+    }
+    for parameter in &function.parameters {
+        let values = values_of(parameter, header);
+        if values.is_empty() {
+            continue;
+        }
+        let name = parameter.rsplit([' ', '*']).next().unwrap();
+        let _ = writeln!(page, ".Pp\nThe values of\n.Fa {name} :\n.Bl -tag -width 4n");
+        for (value, text) in &values {
+            let _ = write!(page, ".It Dv {value}\n{}", roff(text));
+        }
+        page.push_str(".El\n");
     }
     let _ = write!(
         page,
@@ -372,7 +424,12 @@ fn made() -> BTreeMap<PathBuf, String> {
     let all = functions(&header);
     let mut pages: BTreeMap<PathBuf, String> = all
         .iter()
-        .map(|f| (PathBuf::from(format!("{}.3", f.name)), page(f, &all)))
+        .map(|f| {
+            (
+                PathBuf::from(format!("{}.3", f.name)),
+                page(f, &all, &header),
+            )
+        })
         .collect();
     pages.insert(PathBuf::from("librpma.7"), overview(&all));
     pages

@@ -55,9 +55,9 @@ pub enum rpma_conn_event {
     RPMA_CONN_UNDEFINED = -1,
     /// the connection is there
     RPMA_CONN_ESTABLISHED,
-    /// the connection was ended by either side
+    /// the connection has ended: either side asked for it, or the other side or the way to it is gone
     RPMA_CONN_CLOSED,
-    /// the connection broke
+    /// the connection could not be set up, or the device was removed
     RPMA_CONN_LOST,
     /// the other side, or the fabric, refused the connection
     RPMA_CONN_REJECTED,

@@ -15,8 +15,8 @@ super::symbols::versioned! {
 pub const RPMA_E_UNKNOWN: c_int = -100000;
 /// Not supported.
 pub const RPMA_E_NOSUPP: c_int = -100001;
-/// A call to the provider (libibverbs, librdmacm or the software fabric) failed: see errno and
-/// the log.
+/// A call to the provider (libibverbs, librdmacm or the software fabric) failed: see the
+/// log, and errno where it was set.
 pub const RPMA_E_PROVIDER: c_int = -100002;
 /// Out of memory.
 pub const RPMA_E_NOMEM: c_int = -100003;

@@ -50,8 +50,10 @@ pub enum rpma_log_threshold {
 }
 
 /// A function that takes log records: the level, the source file, line and function they come
-/// from, and a printf(3) format with its arguments. It may be called from any thread that is
-/// inside the library, and must not call the library itself.
+/// from, and a printf(3) format with its arguments, whose text ends with a line feed (this
+/// library gives the text as a whole, by the format "%s"). It may be called from any thread that is
+/// inside the library, and from one of the library's own. Locks may be held meanwhile: of the
+/// library's functions it may call rpma_log_get_threshold() and rpma_err_2str() only.
 pub type rpma_log_function = unsafe extern "C" fn(
     level: rpma_log_level,
     file_name: *const c_char,
@@ -118,6 +120,10 @@ pub unsafe extern "C" fn rpma_log_get_threshold(
 /// Sets the function that takes log records; RPMA_LOG_USE_DEFAULT_FUNCTION (NULL) brings the
 /// default one back, which writes to syslog(3) and, up to the auxiliary threshold, to standard
 /// error.
+///
+/// The function gets each record's text complete, ending with a line feed. It may be called from any
+/// thread that is inside the library, and from one of the library's own, and of the library's functions it
+/// may call rpma_log_get_threshold() and rpma_err_2str() only: locks may be held meanwhile.
 ///
 /// Returns 0, or RPMA_E_AGAIN if a temporary error occurred (this implementation has none).
 ///

@@ -24,8 +24,8 @@ super::symbols::versioned! {
     rpma_utils_conn_event_2str
 }
 
-/// How long looking for a device may take, in milliseconds; also the default time to wait for a
-/// connection.
+/// How long looking for a device may take, in milliseconds; also how long, by default, finding the
+/// other side's address and the way to it may take.
 pub const RPMA_DEFAULT_TIMEOUT_MS: c_int = 1000;
 
 const _: () = assert!(RPMA_DEFAULT_TIMEOUT_MS == crate::conn_cfg::DEFAULT_TIMEOUT_MS);
@@ -45,7 +45,8 @@ pub enum rpma_util_ibv_context_type {
 
 /// Finds the device that has a local address, or that leads to a remote one. The context belongs
 /// to the library and stays valid until the process ends; it is NULL for a wildcard address and for one
-/// of this machine that is on no device.
+/// of this machine that is on no device. A context of the software fabric is for this library;
+/// of libibverbs, only what the header defines inline, such as ibv_query_device_ex(), works on it.
 ///
 /// Returns 0; RPMA_E_INVAL if addr or ibv_ctx_ptr is NULL or the type is none; RPMA_E_PROVIDER if
 /// the address cannot be found or no device belongs to it (errno says more where it can).

@@ -16,7 +16,6 @@ to_stderr(enum rpma_log_level level, const char *file, const int line,
 	va_start(args, format);
 	vfprintf(stderr, format, args);
 	va_end(args);
-	fputc('\n', stderr);
 }
 
 int

@@ -2,7 +2,7 @@
 // Copyright 2026, The rpma developers
 
 //! The fabric as C sees it: functions with the signatures of libibverbs (here and in `post`) and
-//! librdmacm (`cma`).
+//! librdmacm (`cma`), and what of a context is private to libibverbs (`private`).
 //!
 //! What lives here: checking and converting arguments, and the C objects that stand for the
 //! fabric's. An object given to C begins with the public structure and holds a reference to the
@@ -37,6 +37,7 @@ use crate::sys::fork::Home;
 
 mod cma;
 mod post;
+mod private;
 
 pub use cma::*;
 pub use post::{CQp, ibv_qp_to_qp_ex};
@@ -139,6 +140,7 @@ fn fill(verbs: &mut verbs_context) {
     verbs.query_port = Some(query_port);
     verbs.create_qp_ex = Some(create_qp_ex);
     verbs.advise_mr = Some(advise_mr);
+    verbs.priv_ = private::part();
     let ops = &mut verbs.context.ops;
     ops._compat_query_device = Some(ibv_query_device);
     ops.alloc_mw = Some(alloc_mw);
