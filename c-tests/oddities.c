@@ -227,6 +227,125 @@ signal_ends_a_wait_client(struct side *side)
 	close_client(&e);
 }
 
+/* A handler that waits itself, in a thread that waits: what it needs is handled, by whom ever. */
+static struct {
+	struct rpma_conn *conn;
+	struct rpma_mr_local *mr;
+	struct rpma_mr_remote *remote;
+	_Atomic int done;
+} by_handler;
+
+static void
+write_and_wait(int signo)
+{
+	struct ibv_wc wc;
+
+	(void)signo;
+	OK(rpma_write(by_handler.conn, by_handler.remote, 0, by_handler.mr, 0, 8, RPMA_F_COMPLETION_ALWAYS, ID(3)));
+	next_wc(cq_of(by_handler.conn), &wc);
+	CHECK_INT(wc.status, IBV_WC_SUCCESS);
+	CHECK_INT(wc.wr_id, 3);
+	OK(rpma_conn_disconnect(by_handler.conn));
+	expect_event(by_handler.conn, RPMA_CONN_CLOSED);
+	by_handler.done = 1;
+}
+
+/* Whether a thread of this process sleeps. */
+static bool
+sleeps(pid_t thread)
+{
+	char path[64], text[512] = "", *state;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)thread);
+	file = fopen(path, "r");
+	CHECK(file != NULL);
+	CHECK(fgets(text, sizeof(text), file) != NULL);
+	CHECK_INT(fclose(file), 0);
+	state = strrchr(text, ')');
+	CHECK(state != NULL);
+	return state[2] == 'S';
+}
+
+static struct {
+	pid_t thread;
+	pthread_t id;
+	struct side *side;
+} waiter;
+
+/* Signals the waiter, when it has nothing left to do, and has the other side end its wait. */
+static void *
+signal_the_waiter(void *unused)
+{
+	(void)unused;
+	while (!sleeps(waiter.thread))
+		sched_yield();
+	CHECK_INT(pthread_kill(waiter.id, SIGUSR1), 0);
+	while (!by_handler.done)
+		sched_yield();
+	say(waiter.side, 0, "handled");
+	return NULL;
+}
+
+static void
+handler_waits_server(struct side *side)
+{
+	unsigned char *mem = memory(PAGE, 0);
+	struct rpma_mr_local *mr;
+	struct rpma_conn *other;
+	struct ends e;
+
+	only_on_the_software_fabric(side->addr);
+	open_server(side, &e, NULL);
+	other = accept_one(e.ep, NULL, NULL, 0);
+	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
+	give_mr(side, 0, mr);
+	expect_event(other, RPMA_CONN_CLOSED);
+	CHECK_FILL(mem, 5, 8);
+	hear(side, 0, "handled");
+	OK(rpma_conn_disconnect(other));
+	OK(rpma_conn_delete(&other));
+	OK(rpma_send(e.conn, mr, 0, 8, RPMA_F_COMPLETION_ON_ERROR, ID(1)));
+	hear(side, 0, "done");
+	OK(rpma_mr_dereg(&mr));
+	close_server(&e);
+}
+
+static void
+handler_waits_client(struct side *side)
+{
+	struct sigaction action = {.sa_handler = write_and_wait, .sa_flags = SA_RESTART};
+	struct rpma_mr_local *mr;
+	struct rpma_peer *peer;
+	struct rpma_conn *conn;
+	pthread_t thread;
+	char port[8];
+
+	only_on_the_software_fabric(side->addr);
+	peer = peer_on(side->addr);
+	take(side, 0, port, sizeof(port));
+	conn = connect_to(peer, side->addr, port, NULL, NULL, 0);
+	by_handler.conn = connect_to(peer, side->addr, port, NULL, NULL, 0);
+	mr = registered(peer, memory(PAGE, 5), PAGE, USAGE_ALL);
+	by_handler.mr = mr;
+	by_handler.remote = take_mr(side, 0);
+	OK(rpma_recv(conn, mr, PAGE / 2, 8, ID(2)));
+	CHECK_INT(sigaction(SIGUSR1, &action, NULL), 0);
+	waiter.thread = (pid_t)syscall(SYS_gettid);
+	waiter.id = pthread_self();
+	waiter.side = side;
+	CHECK_INT(pthread_create(&thread, NULL, signal_the_waiter, NULL), 0);
+	expect_done(cq_of(conn), conn, IBV_WC_RECV, 2, 8);
+	CHECK_INT(by_handler.done, 1);
+	CHECK_INT(pthread_join(thread, NULL), 0);
+	OK(rpma_conn_delete(&by_handler.conn));
+	OK(rpma_mr_remote_delete(&by_handler.remote));
+	OK(rpma_mr_dereg(&mr));
+	say(side, 0, "done");
+	part(&conn);
+	OK(rpma_peer_delete(&peer));
+}
+
 static void
 spend(int us)
 {
@@ -1069,6 +1188,7 @@ static const struct test tests[] = {
 	PAIR(restarted),
 	PAIR(restarted_among_others),
 	PAIR(signal_ends_a_wait),
+	PAIR(handler_waits),
 	PAIR(cancelled),
 	PAIR(disturbed),
 	PAIR(interrupted_handshakes),

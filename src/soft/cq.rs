@@ -252,7 +252,7 @@ impl Channel {
         let take = match (found, &leader) {
             (Ok(cq), _) => return Ok(cq),
             (Err(take), None) => {
-                engine.take_over();
+                engine.take_back_from_itself();
                 take
             }
             (Err(take), Some(leader)) => match self.lead(leader, &not_now, take) {

@@ -23,6 +23,7 @@ use once_cell::sync::OnceCell;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::{Errno, read, write};
+use rustix::process::{Pid, getpid};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
@@ -90,7 +91,8 @@ pub(super) trait Source: Send + Sync {
         false
     }
 
-    /// The process ends. Nobody may be waited for: whoever holds a lock may not run any more.
+    /// The process ends. Nobody may be waited for but for a moment: whoever holds a lock may not run any
+    /// more.
     fn ends(self: Arc<Self>) {}
 }
 
@@ -150,6 +152,8 @@ impl TimerKey {
 }
 
 pub(super) struct Engine {
+    /// Whose it is.
+    process: Pid,
     epoll: OwnedFd,
     wake: OwnedFd,
     seat: Seat,
@@ -225,6 +229,7 @@ pub(super) fn engine() -> Result<&'static Engine, Errno> {
 impl Engine {
     fn start() -> Result<Self, Errno> {
         let engine = Engine {
+            process: getpid(),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             seat: Seat::new()?,
@@ -523,21 +528,22 @@ impl Engine {
         !delayed.is_empty()
     }
 
-    /// For the end of the process: has sent what is delayed and put off. An acknowledgment that got lost
-    /// would tell the peer that its message had.
+    /// For the end of the process: has sent what can be without waiting for a peer. An acknowledgment that got
+    /// lost would tell the peer that its message had.
     pub(super) fn end() {
         let Some(engine) = ENGINE.get().get() else {
             return;
         };
-        let delayed = engine
-            .delayed
-            .try_lock()
-            .map(|mut list| std::mem::take(&mut *list));
-        let put_off = engine
-            .put_off
-            .try_lock()
-            .map(|mut list| std::mem::take(&mut list.sources));
-        for source in [delayed, put_off].into_iter().flatten().flatten() {
+        // A child that was made past the C library has the parent's sockets, and takes them for its own.
+        if engine.process != getpid() {
+            return;
+        }
+        let Some(slots) = engine.slots.lock_soon() else {
+            return;
+        };
+        let sources: Vec<_> = slots.all.iter().filter_map(|s| s.source.clone()).collect();
+        drop(slots);
+        for source in sources {
             source.ends();
         }
     }
@@ -565,9 +571,8 @@ impl Engine {
     /// that out by its clock.
     pub(super) fn take_back(&self) {
         self.take_over();
-        if self.seat.is_deserted() {
-            self.end_lease();
-        }
+        // Also where there is a leader: that may be this thread, which a signal has led astray.
+        self.end_lease();
     }
 
     /// Takes the lead, unless another thread has it.
@@ -581,6 +586,14 @@ impl Engine {
         if let Some(engine) = ENGINE.get().get() {
             engine.seat.leave();
             engine.give_up_lead();
+        }
+    }
+
+    /// As [`Engine::take_back`], unless another thread leads.
+    pub(super) fn take_back_from_itself(&self) {
+        self.take_over();
+        if self.seat.is_held_by_caller() {
+            self.end_lease();
         }
     }
 

@@ -82,10 +82,13 @@ impl<T> EventQueue<T> {
         let mut result = Err(take);
         if items.uncounted > 0 {
             items.uncounted -= 1;
-            if let Some(item) = items.queue.pop_front()
-                && let Err(take) = result
-            {
-                result = Ok(take(item));
+            match (items.queue.pop_front(), result) {
+                (Some(item), Err(take)) => result = Ok(take(item)),
+                // A reader has taken it, by the count of one that was removed.
+                (_, none) => {
+                    items.surplus = items.surplus.saturating_sub(1);
+                    result = none;
+                }
             }
         }
         result
@@ -211,6 +214,27 @@ mod tests {
         assert!(readable(&queue));
         assert_eq!(queue.pop(|x| x), Ok(4));
         assert_eq!(queue.items.lock().surplus, 0);
+    }
+
+    #[test]
+    fn an_item_that_a_reader_takes_by_another_ones_count_leaves_no_count_too_many() {
+        let queue = EventQueue::new().unwrap();
+        fcntl_setfl(&queue.fd, OFlags::NONBLOCK).unwrap();
+        // Removed, and still counted.
+        queue.push(1);
+        assert_eq!(queue.items.lock().queue.pop_front(), Some(1));
+        queue.items.lock().surplus += 1;
+        let meanwhile = || {
+            // Left to who looks here, and not counted.
+            queue.push(2);
+            assert_eq!(queue.pop(|x| x), Ok(2));
+            false
+        };
+        assert!(queue.look_out(meanwhile, |x| x).is_err());
+        assert!(!readable(&queue));
+        queue.push(3);
+        assert!(readable(&queue));
+        assert_eq!(queue.pop(|x| x), Ok(3));
     }
 
     #[test]

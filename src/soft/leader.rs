@@ -31,6 +31,7 @@ use rustix::io::{Errno, read, write};
 use super::engine::Engine;
 use super::sync::Lock;
 use crate::sys::cancel::NotNow;
+use crate::sys::fork::{Home, PerProcess};
 use crate::sys::signals::Handlers;
 
 /// For how long it is taken for granted that the program's handlers are what they were.
@@ -41,6 +42,8 @@ pub(super) struct Seat {
     epoll: OwnedFd,
     rouse: OwnedFd,
     is_taken: AtomicBool,
+    /// Who has it, as the C library names threads; 0 if nobody does.
+    holder: AtomicUsize,
     /// The engine is not told of what comes up here.
     is_leased: AtomicBool,
     /// There was a leader since this was looked at last.
@@ -62,6 +65,7 @@ impl Seat {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             rouse: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             is_taken: AtomicBool::new(false),
+            holder: AtomicUsize::new(0),
             is_leased: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
@@ -88,6 +92,7 @@ impl Seat {
             self.is_leased.store(true, Ordering::SeqCst);
         }
         self.is_used.store(true, Ordering::Relaxed);
+        self.holder.store(this_thread(), Ordering::Relaxed);
         true
     }
 
@@ -99,6 +104,7 @@ impl Seat {
     /// Gives it back.
     pub(super) fn leave(&self) {
         self.has_woken_up();
+        self.holder.store(0, Ordering::Relaxed);
         self.is_left.store(true, Ordering::Relaxed);
         self.is_taken.store(false, Ordering::SeqCst);
     }
@@ -138,9 +144,9 @@ impl Seat {
         over
     }
 
-    /// Whether it is leased, and no leader there; a new one may come at any moment, which does no harm.
-    pub(super) fn is_deserted(&self) -> bool {
-        self.is_leased() && !self.is_taken.load(Ordering::Relaxed)
+    /// Whether the calling thread leads; then it is in a signal's handler.
+    pub(super) fn is_held_by_caller(&self) -> bool {
+        self.holder.load(Ordering::Relaxed) == this_thread()
     }
 
     /// Ends the lease before its time, whoever has the seat. Returns whether there was one.
@@ -204,28 +210,38 @@ impl Seat {
     }
 }
 
-/// As long as one of these lives, peers may ask for flushes that take long.
-pub(super) struct LongFlushes(());
+/// Names the calling thread.
+fn this_thread() -> usize {
+    // SAFETY: only asks.
+    unsafe { libc::pthread_self() as usize }
+}
 
-static LONG_FLUSHES: AtomicUsize = AtomicUsize::new(0);
+/// As long as one of these lives, peers may ask for flushes that take long.
+pub(super) struct LongFlushes(Home);
+
+static LONG_FLUSHES: PerProcess<AtomicUsize> = PerProcess::new();
 
 impl LongFlushes {
     pub(super) fn expect() -> Self {
-        LONG_FLUSHES.fetch_add(1, Ordering::Relaxed);
+        let home = Home::here();
+        LONG_FLUSHES.get().fetch_add(1, Ordering::Relaxed);
         // Pairs with the fence of a leader that is about to sleep.
         fence(Ordering::SeqCst);
         Engine::rouse_any();
-        LongFlushes(())
+        LongFlushes(home)
     }
 
-    fn are_expected() -> bool {
-        LONG_FLUSHES.load(Ordering::Relaxed) != 0
+    pub(super) fn are_expected() -> bool {
+        LONG_FLUSHES.get().load(Ordering::Relaxed) != 0
     }
 }
 
 impl Drop for LongFlushes {
     fn drop(&mut self) {
-        LONG_FLUSHES.fetch_sub(1, Ordering::Relaxed);
+        // A child does not count its parent's.
+        if self.0.is_here() {
+            LONG_FLUSHES.get().fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use super::cq::Overrun;
 use super::delayed::Due;
 use super::diag;
 use super::engine::{Driver, Readiness, Source, Token, engine};
+use super::leader::LongFlushes;
 use super::mem::{self, Borrowed, Scratch};
 use super::mr::{Region, RegionUse, access};
 use super::persist::LONG_FLUSH;
@@ -243,7 +244,6 @@ impl Tx {
         self.flush_with.is_some()
     }
 
-    /// Whether a frame of a request is half sent, so that its memory is still needed.
     /// Whether nothing is to be sent but, at most, an acknowledgment.
     fn is_acknowledgment_all(&self) -> bool {
         self.out.is_empty()
@@ -252,6 +252,7 @@ impl Tx {
             && self.replies.is_acknowledgment_all()
     }
 
+    /// Whether a frame of a request is half sent, so that its memory is still needed.
     fn is_request_half_sent(&self) -> bool {
         self.out
             .front()
@@ -982,7 +983,8 @@ impl Qp {
     fn leaves_to_program(&self, carrier: &dyn Carrier, driver: Driver) -> bool {
         match driver {
             Driver::Poller => !carrier.is_polled() && self.put_off(),
-            Driver::Engine | Driver::Leader => self.delay(),
+            // A thread that is busy with a disk asks late.
+            Driver::Engine | Driver::Leader => !LongFlushes::are_expected() && self.delay(),
         }
     }
 
@@ -1698,7 +1700,7 @@ impl Source for Qp {
     }
 
     fn ends(self: Arc<Self>) {
-        if let Some(mut tx) = self.tx.try_lock() {
+        if let Some(mut tx) = self.tx.lock_soon() {
             self.pump(&mut tx);
         }
     }

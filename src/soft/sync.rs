@@ -22,6 +22,18 @@ impl<T> Lock<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes the lock, unless whoever holds it keeps it for more than a moment, perhaps for ever.
+    pub fn lock_soon(&self) -> Option<MutexGuard<'_, T>> {
+        const TRIES: u32 = 1000;
+        for _ in 0..TRIES {
+            if let Some(guard) = self.try_lock() {
+                return Some(guard);
+            }
+            std::thread::yield_now();
+        }
+        None
+    }
+
     /// Takes the lock if nobody holds it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
