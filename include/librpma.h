@@ -1286,8 +1286,8 @@ int rpma_srq_cfg_get_rcq_size(const struct rpma_srq_cfg *cfg, uint32_t *rcq_size
 /**
  * Finds the device that has a local address, or that leads to a remote one. The context belongs
  * to the library and stays valid until the process ends; it is NULL for a wildcard address and for one
- * of this machine that is on no device. A context of the software fabric is for this library;
- * of libibverbs, only what the header defines inline, such as ibv_query_device_ex(), works on it.
+ * of this machine that is on no device. A context of the software fabric is for this library, and
+ * for asking about the device with ibv_query_device(), ibv_query_device_ex() and ibv_query_port().
  *
  * Returns 0; RPMA_E_INVAL if addr or ibv_ctx_ptr is NULL or the type is none; RPMA_E_PROVIDER if
  * the address cannot be found or no device belongs to it (errno says more where it can).
