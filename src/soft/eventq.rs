@@ -79,19 +79,18 @@ impl<T> EventQueue<T> {
         while go_on() && self.items.lock().queue.is_empty() {}
         let mut items = self.items.lock();
         items.lookouts -= 1;
-        let mut result = Err(take);
-        if items.uncounted > 0 {
-            items.uncounted -= 1;
-            match (items.queue.pop_front(), result) {
-                (Some(item), Err(take)) => result = Ok(take(item)),
+        if items.uncounted == 0 {
+            return Err(take);
+        }
+        items.uncounted -= 1;
+        match items.queue.pop_front() {
+            Some(item) => Ok(take(item)),
+            None => {
                 // A reader has taken it, by the count of one that was removed.
-                (_, none) => {
-                    items.surplus = items.surplus.saturating_sub(1);
-                    result = none;
-                }
+                items.surplus = items.surplus.saturating_sub(1);
+                Err(take)
             }
         }
-        result
     }
 
     /// Takes the oldest item and hands it to `take` before anybody else can remove it.
