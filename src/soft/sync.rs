@@ -54,3 +54,18 @@ pub(super) fn wait_until<'a, T>(
         .wait_while(guard, |value| !done(value))
         .unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_a_moment_gets_what_is_free_and_gives_up_what_is_kept() {
+        let lock = Lock::new(1);
+        let held = lock.lock();
+        assert!(lock.try_lock().is_none());
+        assert!(lock.lock_soon().is_none());
+        drop(held);
+        assert_eq!(lock.lock_soon().map(|value| *value), Some(1));
+    }
+}
