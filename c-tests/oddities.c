@@ -393,6 +393,7 @@ cancelled_server(struct side *side)
 	struct ibv_wc wc;
 	struct ends e;
 
+	only_where_threads_may_be_cancelled();
 	open_server(side, &e, NULL);
 	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
 	OK(rpma_recv(e.conn, mr, 0, 8, ID(1)));
@@ -455,6 +456,8 @@ disturbed_server(struct side *side)
 	struct ibv_wc wc;
 	struct ends e;
 
+	only_on_the_software_fabric(side->addr);
+	only_where_threads_may_be_cancelled();
 	open_server(side, &e, NULL);
 	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
 	remote = take_mr(side, 0);

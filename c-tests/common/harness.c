@@ -238,6 +238,9 @@ run_pair(const char *program, const struct test *test)
 				for (int i = 0; i <= test->clients; i++)
 					if (pids[i] > 0)
 						kill(pids[i], SIGKILL);
+		} else if (WIFEXITED(status) && WEXITSTATUS(status) == STATUS_SKIP) {
+			/* That was the reason then. */
+			result = STATUS_SKIP;
 		}
 	}
 	return result;
