@@ -384,6 +384,25 @@ wait_in_vain(void *arg)
 	return NULL;
 }
 
+/* Cancels so many threads that wait, each a little later than the one before: it looks, and then sleeps. */
+static void
+cancel_waits(struct rpma_cq *cq, int times, int step_us)
+{
+	for (int i = 0; i < times; i++) {
+		pthread_t thread;
+		void *result;
+
+		waits = 0;
+		CHECK_INT(pthread_create(&thread, NULL, wait_in_vain, cq), 0);
+		while (waits == 0)
+			sched_yield();
+		spend(i * step_us);
+		CHECK_INT(pthread_cancel(thread), 0);
+		CHECK_INT(pthread_join(thread, &result), 0);
+		CHECK(result == PTHREAD_CANCELED);
+	}
+}
+
 /* Threads that are cancelled while they wait for what does not come leave nothing behind that others need. */
 static void
 cancelled_server(struct side *side)
@@ -418,20 +437,7 @@ cancelled_client(struct side *side)
 	open_client(side, &e, NULL);
 	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
 	remote = take_mr(side, 0);
-	for (int i = 0; i < 50; i++) {
-		pthread_t thread;
-		void *result;
-
-		waits = 0;
-		CHECK_INT(pthread_create(&thread, NULL, wait_in_vain, e.cq), 0);
-		while (waits == 0)
-			sched_yield();
-		/* Each time a little later: it looks, and then sleeps. */
-		spend(i * 10);
-		CHECK_INT(pthread_cancel(thread), 0);
-		CHECK_INT(pthread_join(thread, &result), 0);
-		CHECK(result == PTHREAD_CANCELED);
-	}
+	cancel_waits(e.cq, 50, 10);
 	pattern(mem, 8, 3);
 	OK(rpma_read(e.conn, mr, 64, remote, 0, 64, RPMA_F_COMPLETION_ALWAYS, ID(2)));
 	next_wc(e.cq, &wc);
@@ -486,19 +492,7 @@ disturbed_client(struct side *side)
 	open_client(side, &e, NULL);
 	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
 	give_mr(side, 0, mr);
-	for (int i = 0; i < 20; i++) {
-		pthread_t thread;
-		void *result;
-
-		waits = 0;
-		CHECK_INT(pthread_create(&thread, NULL, wait_in_vain, e.cq), 0);
-		while (waits == 0)
-			sched_yield();
-		spend(i * 100);
-		CHECK_INT(pthread_cancel(thread), 0);
-		CHECK_INT(pthread_join(thread, &result), 0);
-		CHECK(result == PTHREAD_CANCELED);
-	}
+	cancel_waits(e.cq, 20, 100);
 	for (int i = 0; i < 200; i++) {
 		signals_on();
 		CHECK_CODE(rpma_cq_wait(e.cq), RPMA_E_NO_COMPLETION);

@@ -31,7 +31,7 @@ pub enum ConnEvent {
     Established,
     /// It has ended: either side asked for it, or the other side or the way to it is gone.
     Closed,
-    /// It broke.
+    /// It could not be set up, or the device was removed.
     Lost,
     /// The other side, or the fabric, refused it.
     Rejected,

@@ -575,6 +575,14 @@ impl Engine {
         self.end_lease();
     }
 
+    /// As [`Engine::take_back`], unless another thread leads.
+    pub(super) fn take_back_from_itself(&self) {
+        self.take_over();
+        if self.seat.is_held_by_caller() {
+            self.end_lease();
+        }
+    }
+
     /// Takes the lead, unless another thread has it.
     pub(super) fn lead(&self) -> Option<Leader<'_>> {
         self.resume();
@@ -586,14 +594,6 @@ impl Engine {
         if let Some(engine) = ENGINE.get().get() {
             engine.seat.leave();
             engine.give_up_lead();
-        }
-    }
-
-    /// As [`Engine::take_back`], unless another thread leads.
-    pub(super) fn take_back_from_itself(&self) {
-        self.take_over();
-        if self.seat.is_held_by_caller() {
-            self.end_lease();
         }
     }
 

@@ -158,7 +158,7 @@ impl Seat {
         &self.epoll
     }
 
-    pub(super) fn has_woken_up(&self) {
+    fn has_woken_up(&self) {
         self.waits_for.store(0, Ordering::Relaxed);
     }
 

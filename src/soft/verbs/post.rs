@@ -228,17 +228,6 @@ unsafe fn list<'a>(list: *const ibv_sge, count: c_int) -> Result<&'a [ibv_sge], 
     }
 }
 
-/// The outcome as posting returns it: 0 or an errno value, to which errno is set as well.
-fn posted(result: Result<(), Errno>) -> c_int {
-    match result {
-        Ok(()) => 0,
-        Err(e) => {
-            set_errno(e.raw_os_error());
-            e.raw_os_error()
-        }
-    }
-}
-
 pub(super) unsafe extern "C" fn post_send(
     pointer: *mut ibv_qp,
     mut wr: *mut ibv_send_wr,
@@ -260,7 +249,7 @@ pub(super) unsafe extern "C" fn post_send(
         // SAFETY: the caller's variable.
         unsafe { *bad_wr = wr };
     }
-    posted(result)
+    number(result)
 }
 
 unsafe fn post_one(batch: &mut super::super::qp::Batch<'_>, wr: &ibv_send_wr) -> Result<(), Errno> {
@@ -337,7 +326,7 @@ unsafe fn post_receives(
         // SAFETY: the caller's variable.
         unsafe { *bad_wr = wr };
     }
-    posted(result)
+    number(result)
 }
 
 pub(super) unsafe extern "C" fn post_recv(
@@ -490,14 +479,14 @@ unsafe extern "C" fn wr_abort(pointer: *mut ibv_qp_ex) {
 unsafe extern "C" fn wr_complete(pointer: *mut ibv_qp_ex) -> c_int {
     // SAFETY: a queue pair of ours.
     if let Err(error) = unsafe { made_here::<CQp, _>(pointer) } {
-        return posted(Err(error));
+        return number(Err(error));
     }
     // SAFETY: a queue pair of ours.
     let qp = unsafe { qp(pointer.cast()) };
     // SAFETY: acquired by `wr_start`.
     let result = post_staged(&qp.inner, unsafe { staged(pointer) });
     qp.builder.release();
-    posted(result)
+    number(result)
 }
 
 fn post_staged(qp: &Qp, staged: &Staged) -> Result<(), Errno> {

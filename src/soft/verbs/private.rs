@@ -14,8 +14,9 @@ use std::sync::OnceLock;
 use rdma_sys::{
     ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_query_device_ex_input, verbs_ex_private,
 };
+use rustix::io::Errno;
 
-use super::{query_device_ex, set_errno};
+use super::{number, query_device_ex};
 
 /// In words; no version has needed half of it.
 const LEN: usize = 512;
@@ -45,6 +46,5 @@ unsafe extern "C" fn any_function(
             query_device_ex(context, input, attr.cast::<ibv_device_attr_ex>(), attr_size)
         };
     }
-    set_errno(libc::EOPNOTSUPP);
-    libc::EOPNOTSUPP
+    number(Err(Errno::OPNOTSUPP))
 }
