@@ -47,59 +47,59 @@ struct Function {
     thread_safety: String,
 }
 
+/// The names that begin in this way, each with the comment before it, without its full stop.
+fn commented(part: &str, start: &str) -> Vec<(String, String)> {
+    let name_and_text = |piece: &str| {
+        let (comment, rest) = piece.split_once("*/\n")?;
+        let rest = rest.trim_start();
+        let name = rest.strip_prefix("#define ").unwrap_or(rest);
+        let end = name.find(|c: char| c != '_' && !c.is_alphanumeric())?;
+        let text = paragraphs(comment).join(" ");
+        rest.starts_with(start).then(|| {
+            (
+                name[..end].to_string(),
+                text.trim_end_matches('.').to_string(),
+            )
+        })
+    };
+    part.split("/**\n")
+        .skip(1)
+        .filter_map(name_and_text)
+        .collect()
+}
+
 /// The texts of the error codes themselves, for functions that say no more.
 fn code_texts(header: &str) -> BTreeMap<String, String> {
-    let mut texts = BTreeMap::new();
-    for piece in header.split("/**\n").skip(1) {
-        let Some((comment, rest)) = piece.split_once("*/\n") else {
-            continue;
-        };
-        if let Some(define) = rest.strip_prefix("#define RPMA_E_") {
-            let name = define.split_whitespace().next().unwrap();
-            let text = paragraphs(comment).join(" ");
-            texts.insert(format!("RPMA_E_{name}"), lower(text.trim_end_matches('.')));
-        }
-    }
-    texts
+    commented(header, "#define RPMA_E_")
+        .into_iter()
+        .map(|(name, text)| (name, lower(&text)))
+        .collect()
 }
 
 /// What a parameter may be, if the header has names for it: names with their texts.
 fn values_of(parameter: &str, header: &str) -> Vec<(String, String)> {
-    // Bits, by the prefix of their names; what they are bits of is said before the text.
-    let prefix = match parameter {
-        "int usage" => "RPMA_MR_USAGE_",
-        "int flags" => "RPMA_F_",
-        _ => "",
-    };
-    let (part, start) = match parameter.strip_prefix("enum ") {
-        Some(rest) => {
+    let mut values = match parameter {
+        // Bits; what they are bits of is said before the text.
+        "int usage" => commented(header, "#define RPMA_MR_USAGE_"),
+        "int flags" => commented(header, "#define RPMA_F_"),
+        _ => {
+            let Some(rest) = parameter.strip_prefix("enum ") else {
+                return Vec::new();
+            };
             let name = rest.split(' ').next().unwrap();
             let (_, body) = header.split_once(&format!("enum {name} {{")).unwrap();
-            (body.split_once("};").unwrap().0, String::new())
+            commented(body.split_once("};").unwrap().0, "")
         }
-        None if prefix.is_empty() => return Vec::new(),
-        None => (header, format!("#define {prefix}")),
     };
-    let mut values = Vec::new();
-    for piece in part.split("/**\n").skip(1) {
-        let (comment, rest) = piece.split_once("*/\n").unwrap();
-        let Some(rest) = rest.trim_start().strip_prefix(&start) else {
-            continue;
-        };
-        let end = rest.find(|c: char| c != '_' && !c.is_alphanumeric());
-        let text = paragraphs(comment).join(" ");
-        let text = match text.split_once(": ") {
-            Some((_, text)) if !prefix.is_empty() => text,
-            _ => text.as_str(),
-        };
-        let text = capital(text.trim_end_matches('.'));
-        let name = &rest[..end.unwrap()];
-        // These say how many there are.
-        if !name.ends_with("_MAX") {
-            values.push((format!("{prefix}{name}"), format!("{text}.")));
-        }
-    }
     assert!(!values.is_empty(), "{parameter}");
+    // These say how many there are.
+    values.retain(|(name, _)| !name.ends_with("_MAX"));
+    for (_, text) in &mut values {
+        let bit = text
+            .split_once(": ")
+            .filter(|_| parameter.starts_with("int "));
+        *text = format!("{}.", capital(bit.map_or(text.as_str(), |(_, text)| text)));
+    }
     values
 }
 
