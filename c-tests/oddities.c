@@ -311,10 +311,22 @@ handler_waits_server(struct side *side)
 	close_server(&e);
 }
 
+/* Makes a function SIGUSR1's handler, and all handlers such that system calls go on after them. */
+static void
+handle_restarting(void (*handler)(int))
+{
+	struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART}, clock;
+
+	/* A sanitizer's signal() does not restart system calls, and beside such a handler a signal may end the wait. */
+	CHECK_INT(sigaction(SIGALRM, NULL, &clock), 0);
+	clock.sa_flags |= SA_RESTART;
+	CHECK_INT(sigaction(SIGALRM, &clock, NULL), 0);
+	CHECK_INT(sigaction(SIGUSR1, &action, NULL), 0);
+}
+
 static void
 handler_waits_client(struct side *side)
 {
-	struct sigaction action = {.sa_handler = write_and_wait, .sa_flags = SA_RESTART}, clock;
 	struct rpma_mr_local *mr;
 	struct rpma_peer *peer;
 	struct rpma_conn *conn;
@@ -330,11 +342,7 @@ handler_waits_client(struct side *side)
 	by_handler.mr = mr;
 	by_handler.remote = take_mr(side, 0);
 	OK(rpma_recv(conn, mr, PAGE / 2, 8, ID(2)));
-	/* A sanitizer's signal() does not restart system calls, and beside such a handler a signal may end the wait. */
-	CHECK_INT(sigaction(SIGALRM, NULL, &clock), 0);
-	clock.sa_flags |= SA_RESTART;
-	CHECK_INT(sigaction(SIGALRM, &clock, NULL), 0);
-	CHECK_INT(sigaction(SIGUSR1, &action, NULL), 0);
+	handle_restarting(write_and_wait);
 	waiter.thread = (pid_t)syscall(SYS_gettid);
 	waiter.id = pthread_self();
 	waiter.side = side;
@@ -348,6 +356,84 @@ handler_waits_client(struct side *side)
 	say(side, 0, "done");
 	part(&conn);
 	OK(rpma_peer_delete(&peer));
+}
+
+/* A handler that takes as long as the peer needs to write into this process, which costs this process nothing. */
+static struct {
+	uint64_t *written;
+	_Atomic int runs, done;
+} slow;
+
+#define WRITTEN 0x0505050505050505
+
+static void
+await_the_write(int signo)
+{
+	(void)signo;
+	slow.runs = 1;
+	while (__atomic_load_n(slow.written, __ATOMIC_ACQUIRE) != WRITTEN)
+		;
+	slow.done = 1;
+}
+
+static void *
+signal_and_tell(void *unused)
+{
+	(void)unused;
+	while (!sleeps(waiter.thread))
+		sched_yield();
+	CHECK_INT(pthread_kill(waiter.id, SIGUSR1), 0);
+	while (!slow.runs)
+		sched_yield();
+	say(waiter.side, 0, "in the handler");
+	return NULL;
+}
+
+static void
+handler_takes_long_server(struct side *side)
+{
+	unsigned char *mem = memory(PAGE, 0);
+	struct rpma_mr_local *mr;
+	pthread_t thread;
+	struct ends e;
+
+	open_server(side, &e, NULL);
+	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
+	give_mr(side, 0, mr);
+	OK(rpma_recv(e.conn, mr, PAGE / 2, 8, ID(1)));
+	slow.written = (uint64_t *)mem;
+	handle_restarting(await_the_write);
+	waiter.thread = (pid_t)syscall(SYS_gettid);
+	waiter.id = pthread_self();
+	waiter.side = side;
+	CHECK_INT(pthread_create(&thread, NULL, signal_and_tell, NULL), 0);
+	expect_done(cq_of(e.conn), e.conn, IBV_WC_RECV, 1, 8);
+	CHECK_INT(slow.done, 1);
+	CHECK_INT(pthread_join(thread, NULL), 0);
+	CHECK_FILL(mem, 5, 8);
+	CHECK_FILL(mem + PAGE / 2, 5, 8);
+	OK(rpma_mr_dereg(&mr));
+	close_server(&e);
+}
+
+static void
+handler_takes_long_client(struct side *side)
+{
+	struct rpma_mr_remote *remote;
+	struct rpma_mr_local *mr;
+	struct ends e;
+
+	open_client(side, &e, NULL);
+	mr = registered(e.peer, memory(PAGE, 5), PAGE, USAGE_ALL);
+	remote = take_mr(side, 0);
+	hear(side, 0, "in the handler");
+	OK(rpma_write(e.conn, remote, 0, mr, 0, 8, RPMA_F_COMPLETION_ALWAYS, ID(2)));
+	expect_done(cq_of(e.conn), e.conn, IBV_WC_RDMA_WRITE, 2, 8);
+	OK(rpma_send(e.conn, mr, 0, 8, RPMA_F_COMPLETION_ALWAYS, ID(3)));
+	expect_done(cq_of(e.conn), e.conn, IBV_WC_SEND, 3, 8);
+	OK(rpma_mr_remote_delete(&remote));
+	OK(rpma_mr_dereg(&mr));
+	close_client(&e);
 }
 
 static void
@@ -1190,6 +1276,7 @@ static const struct test tests[] = {
 	PAIR(restarted_among_others),
 	PAIR(signal_ends_a_wait),
 	PAIR(handler_waits),
+	PAIR(handler_takes_long),
 	PAIR(cancelled),
 	PAIR(disturbed),
 	PAIR(interrupted_handshakes),

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use libc::c_void;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, read, write};
 
@@ -54,6 +54,12 @@ pub(super) struct Seat {
     waits_for: AtomicUsize,
     /// How the program's handlers were when. For who has the seat.
     handlers: Lock<(Handlers, Instant)>,
+    /// There were some: they may keep the leader.
+    has_handlers: AtomicBool,
+    /// The engine looks after the leader.
+    is_guarded: AtomicBool,
+    /// The leader has looked since the engine has looked after it.
+    has_moved: AtomicBool,
     /// There were some of both kinds: which one has run cannot be told.
     is_barred: AtomicBool,
 }
@@ -71,6 +77,9 @@ impl Seat {
             is_left: AtomicBool::new(false),
             waits_for: AtomicUsize::new(0),
             handlers: Lock::new((handlers, Instant::now())),
+            has_handlers: AtomicBool::new(handlers.are_any()),
+            is_guarded: AtomicBool::new(false),
+            has_moved: AtomicBool::new(false),
             is_barred: AtomicBool::new(handlers.are_mixed()),
         })
     }
@@ -114,10 +123,36 @@ impl Seat {
     fn update_handlers(&self) -> bool {
         let now = Handlers::now();
         let (before, _) = std::mem::replace(&mut *self.handlers.lock(), (now, Instant::now()));
+        self.has_handlers.store(now.are_any(), Ordering::Relaxed);
         if now.are_mixed() {
             self.is_barred.store(true, Ordering::Relaxed);
         }
         now.may_have_interrupted(before)
+    }
+
+    /// Whether somebody leads.
+    pub(super) fn is_taken(&self) -> bool {
+        self.is_taken.load(Ordering::SeqCst)
+    }
+
+    /// Whether the engine looks after the leader.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.is_guarded.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_guarded(&self, is_guarded: bool) {
+        self.is_guarded.store(is_guarded, Ordering::Relaxed);
+    }
+
+    /// Whether a leader has looked since this was asked the last time.
+    pub(super) fn has_moved(&self) -> bool {
+        self.has_moved.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether something has come up here that nobody has handled.
+    pub(super) fn has_something(&self) -> bool {
+        let mut fds = [PollFd::new(&self.epoll, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())) == Ok(1)
     }
 
     /// Whether the engine has to leave the seat, and the carriers that are looked at, alone.
@@ -269,6 +304,7 @@ impl<'a> Leader<'a> {
 
     /// Handles what is ready without waiting.
     pub(super) fn look(&self) {
+        self.seat.has_moved.store(true, Ordering::Relaxed);
         // A failure shows when it comes to sleeping.
         let _ = self.engine.look_as_leader(self.looks.get());
         self.looks.set(self.looks.get().wrapping_add(1));
@@ -293,6 +329,9 @@ impl<'a> Leader<'a> {
         if LongFlushes::are_expected() {
             self.seat.has_woken_up();
             return Err(Errno::BUSY);
+        }
+        if self.seat.has_handlers.load(Ordering::Relaxed) && !self.seat.is_guarded() {
+            self.engine.guard_leader();
         }
         if !may_sleep || !is_empty() || self.engine.has_awake_carriers() {
             self.seat.has_woken_up();
@@ -322,7 +361,6 @@ impl Drop for Leader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::event::Timespec;
 
     fn is_roused(seat: &Seat) -> bool {
         let mut fds = [PollFd::new(&seat.rouse, PollFlags::IN)];

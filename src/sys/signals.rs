@@ -41,6 +41,11 @@ impl Handlers {
         handlers
     }
 
+    /// Whether there are any.
+    pub(crate) fn are_any(self) -> bool {
+        self.restarting | self.interrupting != 0
+    }
+
     /// Whether it depends on the signal what becomes of a system call.
     pub(crate) fn are_mixed(self) -> bool {
         self.restarting != 0 && self.interrupting != 0
@@ -76,10 +81,10 @@ mod tests {
         // The test program itself has handlers for faults, which do not count.
         let none = Handlers::now();
         assert_eq!(none, Handlers::default());
-        assert!(!none.may_have_interrupted(none));
+        assert!(!none.may_have_interrupted(none) && !none.are_any());
         handle(libc::SIGUSR1, handler, 0);
         let first = Handlers::now();
-        assert!(!first.are_mixed());
+        assert!(first.are_any() && !first.are_mixed());
         assert!(first.may_have_interrupted(none));
         assert!(none.may_have_interrupted(first));
         handle(libc::SIGUSR2, handler, libc::SA_RESTART);

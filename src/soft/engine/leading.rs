@@ -66,6 +66,12 @@ impl Engine {
         self.set_clock();
     }
 
+    /// For a leader that a signal's handler may keep: has the engine look after it from now on.
+    pub(in crate::soft) fn guard_leader(&self) {
+        self.seat.set_guarded(true);
+        self.wake();
+    }
+
     /// Wakes the leader if it sleeps until there is something in this queue.
     pub(in crate::soft) fn rouse(queue: usize) {
         if let Some(engine) = ENGINE.get().get() {

@@ -13,12 +13,13 @@
 //!
 //! How it finds out what there is to do: [`sockets`] that are watched, carriers that are [`awake`] and
 //! looked at, [`timers`], and what was left for [`later`]. Who does it: the engine's own [`thread`], one
-//! that is [`polling`], or one that is [`leading`].
+//! that is [`polling`], or one that is [`leading`], which a [`guard`] looks after.
 //!
 //! The sockets of connections are watched at the seat (`leader.rs`), which the engine watches as one
 //! descriptor, and leaves to a thread that waits for completions, together with the carriers.
 
 mod awake;
+mod guard;
 mod later;
 mod leading;
 mod polling;

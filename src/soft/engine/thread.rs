@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
 
+use super::guard::Guard;
 use super::polling::is_polling;
 use super::{Driver, Engine};
 use crate::soft::spin::Spin;
@@ -25,10 +26,12 @@ impl Engine {
         let mut looking: Option<(Duration, Instant)> = None;
         let mut since = Instant::now();
         let mut polls = 0;
+        let mut guard = Guard::default();
         loop {
             let timeout = self.run_timers();
             self.run_kicks();
             let now = Instant::now();
+            let timeout = self.look_after_leader(&mut guard, now, timeout);
             let looked = self.polls.load(Ordering::Relaxed);
             let time = now.duration_since(since);
             if time >= POLL_WINDOW {
