@@ -55,11 +55,16 @@ impl Habit {
         Choice::TryAgain
     }
 
-    /// It was not in vain, which does not make up for all the times before.
+    /// It was not in vain, which does not make up for all the times before. But it is to be tried again
+    /// at once: if it goes on like this, it is soon made up for.
     pub(super) fn make_up(&self) {
         let failures = self.failures.load(Ordering::Relaxed);
         self.failures
             .store(failures.saturating_sub(1), Ordering::Relaxed);
+        if failures > FAILURES {
+            self.left_out
+                .store(LEFT_OUT << DOUBLINGS, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn came_out(&self, in_vain: bool) {
