@@ -18,6 +18,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::process::{Resource, getrlimit};
 
 use super::sync::Lock;
+use crate::sys::errno;
 use crate::sys::fork::PerProcess;
 
 /// Memory that was registered is not mapped (any more), or not with the needed protection.
@@ -208,7 +209,7 @@ pub(super) fn is_mapped(addr: u64, len: u64) -> bool {
         };
         match result {
             0 => done += part,
-            _ if errno() == libc::EAGAIN => {}
+            _ if errno::get() == libc::EAGAIN => {}
             _ => return false,
         }
     }
@@ -232,7 +233,7 @@ pub(super) fn advise(addr: u64, len: u64, advice: libc::c_int) -> Result<(), lib
     // range.
     match unsafe { libc::madvise(start as *mut libc::c_void, (end - start) as usize, advice) } {
         0 => Ok(()),
-        _ => Err(errno()),
+        _ => Err(errno::get()),
     }
 }
 
@@ -325,7 +326,7 @@ pub(super) fn is_readable_short(addr: u64, len: u64) -> bool {
                 WORD,
             )
         };
-        result == 0 || errno() != libc::EFAULT
+        result == 0 || errno::get() != libc::EFAULT
     };
     let Some(last) = addr.checked_add(len.saturating_sub(1)) else {
         return false;
@@ -363,11 +364,6 @@ pub(super) fn store_atomic(addr: u64, value: u64) -> Result<(), Fault> {
     cell.store(value, Ordering::SeqCst);
     fence(Ordering::SeqCst);
     Ok(())
-}
-
-/// The calling thread's errno.
-pub(super) fn errno() -> libc::c_int {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use rdma_sys::*;
 
 use super::wire::{self, Greeting, GreetingKind, Header, Kind, Params, PrivateData};
 use super::{addrinfo, provider};
+use crate::sys::errno;
 
 mod abuse;
 mod connections;
@@ -27,10 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn fabric() -> &'static crate::verbs::provider::Provider {
     provider()
-}
-
-fn errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
 /// Sizes and options of one end.
@@ -104,7 +101,7 @@ impl Memory {
         let mr = unsafe {
             (fabric().ibv_reg_mr)(home.pd, bytes.as_mut_ptr().cast(), len, rights as i32)
         };
-        assert!(!mr.is_null(), "errno {}", errno());
+        assert!(!mr.is_null(), "errno {}", errno::get());
         Memory { bytes, mr }
     }
 
@@ -175,7 +172,7 @@ impl Events {
         unsafe {
             // The fuzzer has a clock that sends signals.
             while (fabric().rdma_get_cm_event)(self.0, &mut event) != 0 {
-                assert_eq!(errno(), libc::EINTR);
+                assert_eq!(errno::get(), libc::EINTR);
             }
             let conn = (*event).param.conn;
             let seen = Seen {
@@ -230,7 +227,7 @@ fn new_id(events: Events) -> *mut rdma_cm_id {
     let result = unsafe {
         (fabric().rdma_create_id)(events.0, &mut id, null_mut(), rdma_port_space::RDMA_PS_TCP)
     };
-    assert_eq!(result, 0, "errno {}", errno());
+    assert_eq!(result, 0, "errno {}", errno::get());
     id
 }
 
@@ -258,7 +255,7 @@ impl Listener {
         // SAFETY: an id of ours and a valid address.
         unsafe {
             let bound = (fabric().rdma_bind_addr)(id, (&raw mut storage).cast());
-            assert_eq!(bound, 0, "errno {}", errno());
+            assert_eq!(bound, 0, "errno {}", errno::get());
             assert_eq!((fabric().rdma_listen)(id, backlog), 0);
             let shown = addrinfo::read_address(&raw const (*id).route.addr.src_addr_union.src_addr);
             Listener {
@@ -324,7 +321,7 @@ impl End {
                     .0,
             );
             let made = (fabric().rdma_create_qp_ex)(id, &mut attr);
-            assert_eq!(made, 0, "errno {}", errno());
+            assert_eq!(made, 0, "errno {}", errno::get());
             End {
                 home,
                 events,

@@ -6,11 +6,19 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
 
+use rustix::io::Errno;
+
 /// The calling thread's errno.
 #[inline]
 pub(crate) fn get() -> c_int {
     // SAFETY: the C library gives each thread a valid location for as long as the thread lives.
     unsafe { *libc::__errno_location() }
+}
+
+/// The same, as what a failed call of the C library leaves.
+#[inline]
+pub(crate) fn last() -> Errno {
+    Errno::from_raw_os_error(get())
 }
 
 /// Sets the calling thread's errno.

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
 
 use super::Carrier;
+use crate::sys::errno;
 
 /// How long sent data may stay unacknowledged by the other host for each retry that the program
 /// asked for; the timeouts of InfiniBand's connection manager are of this order.
@@ -60,7 +61,7 @@ fn message(list: &[libc::iovec]) -> libc::msghdr {
 }
 
 fn outcome(n: isize) -> Result<usize, Errno> {
-    usize::try_from(n).map_err(|_| Errno::from_raw_os_error(super::super::mem::errno()))
+    usize::try_from(n).map_err(|_| errno::last())
 }
 
 impl Carrier for Tcp {

@@ -171,6 +171,15 @@ impl Id {
         }
     }
 
+    /// The handshake comes to nothing.
+    fn fail(&self, state: &mut State, error: Errno) {
+        self.give_up(
+            state,
+            event_type::RDMA_CM_EVENT_CONNECT_ERROR,
+            negated(error),
+        );
+    }
+
     /// Takes note of what the handshake's socket has to say, if anything.
     pub(super) fn progress(&self, state: &mut State) {
         match state.phase {
@@ -258,11 +267,7 @@ impl Id {
             Err(Refused::Closed(e)) => self.request_failed(state, e),
             Err(Refused::Bad(bad)) => {
                 diag::warn(format_args!("answer to a connection request: {bad}"));
-                self.give_up(
-                    state,
-                    event_type::RDMA_CM_EVENT_CONNECT_ERROR,
-                    negated(Errno::PROTO),
-                );
+                self.fail(state, Errno::PROTO);
             }
         }
     }
@@ -291,22 +296,14 @@ impl Id {
             }
             GreetingKind::Request | GreetingKind::Received => {
                 diag::warn(format_args!("a connection request was answered by another"));
-                self.give_up(
-                    state,
-                    event_type::RDMA_CM_EVENT_CONNECT_ERROR,
-                    negated(Errno::PROTO),
-                );
+                self.fail(state, Errno::PROTO);
                 return;
             }
         }
         self.stop_timer(state);
         self.unwatch(state);
         let (Some(socket), Some(qp)) = (state.socket.take(), state.qp.clone()) else {
-            self.give_up(
-                state,
-                event_type::RDMA_CM_EVENT_CONNECT_ERROR,
-                negated(Errno::INVAL),
-            );
+            self.fail(state, Errno::INVAL);
             return;
         };
         let carrier: Arc<dyn Carrier> = match (state.offer.take(), greeting.meeting) {
@@ -315,21 +312,13 @@ impl Id {
                 Err(_) => {
                     // The peer counts on memory that is not ours.
                     diag::warn(format_args!("a reply names memory that was not offered"));
-                    self.give_up(
-                        state,
-                        event_type::RDMA_CM_EVENT_CONNECT_ERROR,
-                        negated(Errno::PROTO),
-                    );
+                    self.fail(state, Errno::PROTO);
                     return;
                 }
             },
             _ if carrier_choice() == Ok(Choice::Local) => {
                 diag::error(format_args!("{NO_LOCAL}"));
-                self.give_up(
-                    state,
-                    event_type::RDMA_CM_EVENT_CONNECT_ERROR,
-                    negated(Errno::OPNOTSUPP),
-                );
+                self.fail(state, Errno::OPNOTSUPP);
                 return;
             }
             _ => Arc::new(tcp(state, socket, &greeting.params)),
@@ -348,7 +337,7 @@ impl Id {
                     greeting.private,
                 );
             }
-            Err(e) => self.give_up(state, event_type::RDMA_CM_EVENT_CONNECT_ERROR, negated(e)),
+            Err(e) => self.fail(state, e),
         }
     }
 }

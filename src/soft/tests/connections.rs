@@ -59,7 +59,7 @@ fn rejection_carries_private_data() {
         Options::default(),
     );
     assert_eq!(client.connect(&[1; 57]), -1);
-    assert_eq!(errno(), libc::EINVAL);
+    assert_eq!(errno::get(), libc::EINVAL);
     assert_eq!(client.connect(&[2; 56]), 0);
     let seen = listener.events.expect(RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_eq!(seen.private, [2; 56]);
@@ -230,18 +230,18 @@ fn steps_out_of_order_are_refused() {
             (fabric().rdma_reject)(id, null(), 0),
             (fabric().rdma_disconnect)(id),
         ] {
-            assert_eq!((result, errno()), (-1, libc::EINVAL));
+            assert_eq!((result, errno::get()), (-1, libc::EINVAL));
         }
         let mut unix: libc::sockaddr_storage = std::mem::zeroed();
         unix.ss_family = libc::AF_UNIX as u16;
         assert_eq!((fabric().rdma_bind_addr)(id, (&raw mut unix).cast()), -1);
-        assert_eq!(errno(), libc::EAFNOSUPPORT);
+        assert_eq!(errno::get(), libc::EAFNOSUPPORT);
         let mut elsewhere = sockaddr("192.0.2.1:0".parse().unwrap());
         assert_eq!(
             (fabric().rdma_bind_addr)(id, (&raw mut elsewhere).cast()),
             -1
         );
-        assert_eq!(errno(), libc::EADDRNOTAVAIL);
+        assert_eq!(errno::get(), libc::EADDRNOTAVAIL);
     }
     destroy_id(id);
     events.close();

@@ -86,7 +86,7 @@ fn request_with(decision: Decision, bytes: &[u8]) {
                     // SAFETY: an id of ours, and private data of that length.
                     let result =
                         unsafe { (super::fabric().rdma_reject)(seen.id, b"no".as_ptr().cast(), 2) };
-                    assert_eq!(result, 0, "errno {}", errno());
+                    assert_eq!(result, 0, "errno {}", errno::get());
                     refused(&mut raw, b"no");
                     destroy_id(seen.id);
                 }

@@ -21,7 +21,8 @@ use super::super::addrinfo;
 use super::super::cm::{ConnectParams, Event, EventChannel, Id};
 use super::super::engine::engine;
 use super::super::wire::{Params, PrivateData};
-use super::{give, made_here, made_here_or_null, post, set_errno, shared_context, take_back};
+use super::{give, made_here, made_here_or_null, post, shared_context, take_back};
+use crate::sys::errno;
 
 #[repr(C)]
 pub struct CEventChannel {
@@ -61,7 +62,7 @@ fn status(result: Result<(), Errno>) -> c_int {
     match result {
         Ok(()) => 0,
         Err(e) => {
-            set_errno(e.raw_os_error());
+            errno::set(e.raw_os_error());
             -1
         }
     }
@@ -204,7 +205,7 @@ pub unsafe extern "C" fn rdma_getaddrinfo(
     result: *mut *mut rdma_addrinfo,
 ) -> c_int {
     if node.is_null() && service.is_null() && hints.is_null() {
-        set_errno(libc::EINVAL);
+        errno::set(libc::EINVAL);
         return -1;
     }
     // SAFETY: the caller's strings and hints.
@@ -274,7 +275,7 @@ unsafe fn complete(id: *mut rdma_cm_id) -> Result<(), Errno> {
         }
         let mut event = std::ptr::null_mut();
         if rdma_get_cm_event((*id).channel, &mut event) != 0 {
-            return Err(Errno::from_raw_os_error(super::super::mem::errno()));
+            return Err(errno::last());
         }
         (*id).event = event;
         match (*event).status {

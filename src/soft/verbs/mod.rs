@@ -33,6 +33,7 @@ use super::link::SGE_MAX;
 use super::mem;
 use super::mr::{Domain, DomainUse, Region, access};
 use super::recvq::{CSrq, SharedQueue};
+use crate::sys::errno;
 use crate::sys::fork::Home;
 
 mod cma;
@@ -60,15 +61,10 @@ pub struct CChannel {
     inner: Arc<Channel>,
 }
 
-pub(super) fn set_errno(error: c_int) {
-    // SAFETY: the calling thread's own errno.
-    unsafe { *libc::__errno_location() = error };
-}
-
 /// The result of a function that returns an object.
 fn pointer<T>(result: Result<*mut T, Errno>) -> *mut T {
     result.unwrap_or_else(|e| {
-        set_errno(e.raw_os_error());
+        errno::set(e.raw_os_error());
         std::ptr::null_mut()
     })
 }
@@ -78,7 +74,7 @@ fn number(result: Result<(), Errno>) -> c_int {
     match result {
         Ok(()) => 0,
         Err(e) => {
-            set_errno(e.raw_os_error());
+            errno::set(e.raw_os_error());
             e.raw_os_error()
         }
     }
@@ -499,7 +495,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
 ) -> c_int {
     // SAFETY: a channel of ours.
     if let Err(e) = unsafe { made_here::<CChannel, _>(channel) } {
-        set_errno(e.raw_os_error());
+        errno::set(e.raw_os_error());
         return -1;
     }
     // SAFETY: a channel of ours.
@@ -515,7 +511,7 @@ pub unsafe extern "C" fn ibv_get_cq_event(
             0
         }
         Err(e) => {
-            set_errno(e.raw_os_error());
+            errno::set(e.raw_os_error());
             -1
         }
     }

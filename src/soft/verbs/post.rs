@@ -24,9 +24,8 @@ use super::super::recvq::{CSrq, PostError, Sge};
 use super::super::requester::{Data, Request};
 use super::super::sync::{Lock, wait_until};
 use super::super::wire::{self, Kind};
-use super::{
-    CCq, CPd, domain, give, made_here, made_here_or_null, number, queue, set_errno, take_back,
-};
+use super::{CCq, CPd, domain, give, made_here, made_here_or_null, number, queue, take_back};
+use crate::sys::errno;
 
 /// A queue pair as C sees it.
 #[repr(C)]
@@ -362,7 +361,7 @@ pub(super) unsafe extern "C" fn post_srq_recv(
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_wc) -> c_int {
     // SAFETY: a queue of ours.
     if unsafe { made_here::<CCq, _>(cq) }.is_err() {
-        set_errno(libc::ENODEV);
+        errno::set(libc::ENODEV);
         return -1;
     }
     // SAFETY: a queue of ours.
@@ -391,7 +390,7 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
     match result {
         Ok(n) => n as c_int,
         Err(_) => {
-            set_errno(libc::EOVERFLOW);
+            errno::set(libc::EOVERFLOW);
             -1
         }
     }

@@ -20,6 +20,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use super::super::wire::Meeting;
 use super::Carrier;
 use super::lending::{Lending, Purpose, Reference};
+use crate::sys::errno;
 use shared::{LOANS, RING_LEN, Shared};
 
 pub(crate) mod offer;
@@ -359,7 +360,7 @@ impl Lending for Local {
                     }
                     Ok(_) => return Err(Errno::FAULT),
                     Err(_) => {
-                        return Err(Errno::from_raw_os_error(super::super::mem::errno()));
+                        return Err(errno::last());
                     }
                 }
             }

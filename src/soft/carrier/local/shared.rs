@@ -18,7 +18,8 @@ use rustix::io::Errno;
 use rustix::mm::munmap;
 use rustix::process::{Resource, geteuid, getrlimit};
 
-use super::super::super::mem::{errno, map_shared, may_file_be};
+use super::super::super::mem::{map_shared, may_file_be};
+use crate::sys::errno;
 
 /// Bytes that may be under way in each direction.
 pub(super) const RING_LEN: usize = 256 << 10;
@@ -250,7 +251,7 @@ impl Shared {
             let n =
                 unsafe { libc::pwritev(self.raw_fd(), list.as_ptr(), count, at as libc::off_t) };
             match usize::try_from(n) {
-                Err(_) => Err(Errno::from_raw_os_error(errno())),
+                Err(_) => Err(errno::last()),
                 // Nothing but a fault ends it early.
                 Ok(n) if n < len => Err(Errno::FAULT),
                 Ok(n) => Ok(n),
@@ -274,7 +275,7 @@ impl Shared {
             // SAFETY: the kernel checks the memory; the caller vouches for its use.
             let n = unsafe { libc::preadv(self.raw_fd(), list.as_ptr(), count, at as libc::off_t) };
             match usize::try_from(n) {
-                Err(_) => Err(Errno::from_raw_os_error(errno())),
+                Err(_) => Err(errno::last()),
                 // The file does not end here.
                 Ok(0) => Err(Errno::FAULT),
                 Ok(n) => Ok(n),
