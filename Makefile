@@ -174,6 +174,8 @@ trust: check-deps all ## kills, random histories, long runs: TRUST_SECONDS for e
 	RPMA_FABRIC=soft c-tests/trust/run --seconds $(TRUST_SECONDS) --report target/trust
 
 check-sanitize: check-deps all ## the C tests with AddressSanitizer, ThreadSanitizer and memcheck, the pure parts in Miri
+	@# Without them there is less to run, that is all.
+	@$(DEPS) sanitize || true
 	CARGO=$(CARGO) c-tests/trust/sanitize
 
 fuzz: ## a fuzzer's bytes for what reads a peer's or the operator's, and what of the sources they reach: FUZZ_SECONDS for each target (60)
