@@ -206,9 +206,10 @@ install: $(SO) $(INFO) ## install under PREFIX (/usr/local), rpma-perf only afte
 	$(INSTALL) -m 755 $(INFO) $(to_bin)/rpma-info
 	if [ -e $(PERF).installed ]; then \
 		$(INSTALL) -m 755 $(PERF).installed $(to_bin)/rpma-perf && \
+		$(if $(STRIP),$(STRIP) $(to_bin)/rpma-perf &&) \
 		$(INSTALL) -m 644 tools/rpma-perf/rpma-perf.1 $(to_man)/man1; \
 	fi
-	$(if $(STRIP),$(STRIP) $(to_bin)/rpma-*)
+	$(if $(STRIP),$(STRIP) $(to_bin)/rpma-info)
 	$(INSTALL) -m 644 tools/rpma-info/rpma-info.1 $(to_man)/man1
 	$(INSTALL) -m 644 man/*.3 $(to_man)/man3
 	$(INSTALL) -m 644 man/*.7 $(to_man)/man7

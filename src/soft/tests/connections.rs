@@ -192,6 +192,10 @@ fn backlog_bounds_undelivered_requests() {
 
 #[test]
 fn ipv6_and_the_wildcard() {
+    if std::net::UdpSocket::bind("[::1]:0").is_err() {
+        eprintln!("not tested: this host has no IPv6");
+        return;
+    }
     let listener = Listener::at("[::]:0".parse().unwrap(), 0);
     // SAFETY: an id of ours.
     assert!(unsafe { (*listener.id).verbs }.is_null());
