@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rdma_sys::{ibv_sge, ibv_wr_opcode, rdma_cm_event_type as cm};
 
-use crate::conn_req::{Queues, Role};
+use crate::conn_req::Queues;
 use crate::cq::CompletionQueue;
 use crate::error::{Error, FirstError};
 use crate::fault;
@@ -139,7 +139,7 @@ pub struct Connection {
 
 /// Releases what a connection that did not come about was to be made of. A failure on the way is
 /// logged; what the caller needs to know is the one that led here.
-pub(crate) fn abandon(id: QpId, queues: Queues) {
+fn abandon(id: QpId, queues: Queues) {
     let _kept = errno::Preserve::new();
     let id = id.destroy_queue_pair();
     let _ = queues.release_completion_queues();
@@ -147,30 +147,15 @@ pub(crate) fn abandon(id: QpId, queues: Queues) {
     drop(queues);
 }
 
-/// As [`abandon`], for a connection that the passive side has accepted already.
-fn give_up(id: QpId, queues: Queues, role: Role) {
-    let _kept = errno::Preserve::new();
-    if role == Role::Passive {
-        let _ = id.disconnect(c"rpma_conn_new_accept");
-    }
-    abandon(id, queues);
-}
-
 impl Connection {
-    /// Makes the connection of a request: of the active side's, which is still to be sent, or of
-    /// the passive side's, which was accepted just now. Gives the identifier an event channel of
-    /// its own, and the connection its way to flush.
-    pub(crate) fn new(
-        id: QpId,
-        queues: Queues,
-        peer: Shared<Peer>,
-        role: Role,
-    ) -> Result<Self, Error> {
+    /// Makes the connection of a request that is still to be sent, or granted. Gives the identifier
+    /// an event channel of its own, and the connection its way to flush.
+    pub(crate) fn new(id: QpId, queues: Queues, peer: Shared<Peer>) -> Result<Self, Error> {
         const FUNCTION: &CStr = c"rpma_conn_new";
         let events = match EventChannel::create(peer.device().provider(), FUNCTION) {
             Ok(events) => events,
             Err(error) => {
-                give_up(id, queues, role);
+                abandon(id, queues);
                 return Err(error);
             }
         };
@@ -189,7 +174,7 @@ impl Connection {
             }),
             Err(error) => {
                 // The identifier may be on the channel, which ends after it.
-                give_up(id, queues, role);
+                abandon(id, queues);
                 Err(error)
             }
         }
@@ -198,6 +183,11 @@ impl Connection {
     /// Sends the connect request. If the provider refuses, the connection has to be deleted.
     pub(crate) fn request(&self, private_data: &[u8]) -> Result<(), Error> {
         self.id.connect(private_data, c"rpma_conn_new_connect")
+    }
+
+    /// Grants the other side's request. If the provider refuses, the connection has to be deleted.
+    pub(crate) fn accept(&self, private_data: &[u8]) -> Result<(), Error> {
+        self.id.accept(private_data, c"rpma_conn_new_accept")
     }
 
     /// Takes over the private data that came with the request.

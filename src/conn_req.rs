@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 
-use crate::conn::{Connection, abandon};
+use crate::conn::Connection;
 use crate::conn_cfg::{ConnConfig, clip};
 use crate::cq::CompletionQueue;
 use crate::error::{Error, FirstError};
@@ -222,27 +222,21 @@ impl ConnRequest {
     /// Errors: NOMEM; PROVIDER if the provider refuses, for instance private data that is too
     /// long for it.
     pub fn connect(self, private_data: &[u8]) -> Result<Connection, Error> {
-        match self.role {
-            Role::Active => {
-                let connection = Connection::new(self.id, self.queues, self.peer, self.role)?;
-                match connection.request(private_data) {
-                    Ok(()) => Ok(connection),
-                    Err(error) => {
-                        // The refusal is what the caller needs to know.
-                        let _kept = errno::Preserve::new();
-                        let _ = connection.delete();
-                        Err(error)
-                    }
-                }
-            }
-            Role::Passive => {
-                if let Err(error) = self.id.accept(private_data, c"rpma_conn_new_accept") {
-                    abandon(self.id, self.queues);
-                    return Err(error);
-                }
-                let connection = Connection::new(self.id, self.queues, self.peer, self.role)?;
-                connection.set_private_data(self.private_data);
-                Ok(connection)
+        // First, so that what comes of it is for the connection, and for nobody who waits for
+        // further requests at the endpoint.
+        let connection = Connection::new(self.id, self.queues, self.peer)?;
+        connection.set_private_data(self.private_data);
+        let outcome = match self.role {
+            Role::Active => connection.request(private_data),
+            Role::Passive => connection.accept(private_data),
+        };
+        match outcome {
+            Ok(()) => Ok(connection),
+            Err(error) => {
+                // The refusal is what the caller needs to know.
+                let _kept = errno::Preserve::new();
+                let _ = connection.delete();
+                Err(error)
             }
         }
     }
