@@ -361,17 +361,20 @@ handler_waits_client(struct side *side)
 /* A handler that takes as long as the peer needs to write into this process, which costs this process nothing. */
 static struct {
 	uint64_t *written;
-	_Atomic int runs, done;
+	_Atomic uint64_t expected;
+	_Atomic int waits, runs, done;
+	bool asleep;
 } slow;
 
-#define WRITTEN 0x0505050505050505
+/* In the first of these rounds the signal finds its thread asleep, in the others just about to wait. */
+#define SLOW_ROUNDS 6
 
 static void
 await_the_write(int signo)
 {
 	(void)signo;
 	slow.runs = 1;
-	while (__atomic_load_n(slow.written, __ATOMIC_ACQUIRE) != WRITTEN)
+	while (__atomic_load_n(slow.written, __ATOMIC_ACQUIRE) != slow.expected)
 		;
 	slow.done = 1;
 }
@@ -380,7 +383,7 @@ static void *
 signal_and_tell(void *unused)
 {
 	(void)unused;
-	while (!sleeps(waiter.thread))
+	while (slow.asleep ? !sleeps(waiter.thread) : !slow.waits)
 		sched_yield();
 	CHECK_INT(pthread_kill(waiter.id, SIGUSR1), 0);
 	while (!slow.runs)
@@ -396,22 +399,31 @@ handler_takes_long_server(struct side *side)
 	struct rpma_mr_local *mr;
 	pthread_t thread;
 	struct ends e;
+	int round;
 
 	open_server(side, &e, NULL);
 	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
 	give_mr(side, 0, mr);
-	OK(rpma_recv(e.conn, mr, PAGE / 2, 8, ID(1)));
 	slow.written = (uint64_t *)mem;
 	handle_restarting(await_the_write);
 	waiter.thread = (pid_t)syscall(SYS_gettid);
 	waiter.id = pthread_self();
 	waiter.side = side;
-	CHECK_INT(pthread_create(&thread, NULL, signal_and_tell, NULL), 0);
-	expect_done(cq_of(e.conn), e.conn, IBV_WC_RECV, 1, 8);
-	CHECK_INT(slow.done, 1);
-	CHECK_INT(pthread_join(thread, NULL), 0);
-	CHECK_FILL(mem, 5, 8);
-	CHECK_FILL(mem + PAGE / 2, 5, 8);
+	for (round = 1; round <= SLOW_ROUNDS; round++) {
+		OK(rpma_recv(e.conn, mr, PAGE / 2, 8, ID(round)));
+		slow.expected = 0x0101010101010101 * (uint64_t)round;
+		slow.waits = slow.runs = slow.done = 0;
+		slow.asleep = round == 1;
+		CHECK_INT(pthread_create(&thread, NULL, signal_and_tell, NULL), 0);
+		slow.waits = 1;
+		expect_done(cq_of(e.conn), e.conn, IBV_WC_RECV, (uint64_t)round, 8);
+		CHECK_INT(slow.done, 1);
+		CHECK_INT(pthread_join(thread, NULL), 0);
+		CHECK_FILL(mem, round, 8);
+		CHECK_FILL(mem + PAGE / 2, round, 8);
+		/* Else the signal might come in the middle of it. */
+		hear(side, 0, "nothing is under way");
+	}
 	OK(rpma_mr_dereg(&mr));
 	close_server(&e);
 }
@@ -419,18 +431,24 @@ handler_takes_long_server(struct side *side)
 static void
 handler_takes_long_client(struct side *side)
 {
+	unsigned char *mem = memory(PAGE, 0);
 	struct rpma_mr_remote *remote;
 	struct rpma_mr_local *mr;
 	struct ends e;
+	int round;
 
 	open_client(side, &e, NULL);
-	mr = registered(e.peer, memory(PAGE, 5), PAGE, USAGE_ALL);
+	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
 	remote = take_mr(side, 0);
-	hear(side, 0, "in the handler");
-	OK(rpma_write(e.conn, remote, 0, mr, 0, 8, RPMA_F_COMPLETION_ALWAYS, ID(2)));
-	expect_done(cq_of(e.conn), e.conn, IBV_WC_RDMA_WRITE, 2, 8);
-	OK(rpma_send(e.conn, mr, 0, 8, RPMA_F_COMPLETION_ALWAYS, ID(3)));
-	expect_done(cq_of(e.conn), e.conn, IBV_WC_SEND, 3, 8);
+	for (round = 1; round <= SLOW_ROUNDS; round++) {
+		hear(side, 0, "in the handler");
+		memset(mem, round, 8);
+		OK(rpma_write(e.conn, remote, 0, mr, 0, 8, RPMA_F_COMPLETION_ALWAYS, ID(2)));
+		expect_done(cq_of(e.conn), e.conn, IBV_WC_RDMA_WRITE, 2, 8);
+		OK(rpma_send(e.conn, mr, 0, 8, RPMA_F_COMPLETION_ALWAYS, ID(3)));
+		expect_done(cq_of(e.conn), e.conn, IBV_WC_SEND, 3, 8);
+		say(side, 0, "nothing is under way");
+	}
 	OK(rpma_mr_remote_delete(&remote));
 	OK(rpma_mr_dereg(&mr));
 	close_client(&e);

@@ -101,20 +101,27 @@ impl Seat {
             self.is_leased.store(true, Ordering::SeqCst);
         }
         self.is_used.store(true, Ordering::Relaxed);
-        self.holder.store(this_thread(), Ordering::Relaxed);
         true
     }
 
     fn occupy(&self) -> bool {
         let taken = &self.is_taken;
-        !taken.load(Ordering::Relaxed) && !taken.swap(true, Ordering::SeqCst)
+        if taken.load(Ordering::Relaxed) || taken.swap(true, Ordering::SeqCst) {
+            return false;
+        }
+        self.holder.store(this_thread(), Ordering::Relaxed);
+        true
     }
 
     /// Gives it back.
     pub(super) fn leave(&self) {
         self.has_woken_up();
-        self.holder.store(0, Ordering::Relaxed);
         self.is_left.store(true, Ordering::Relaxed);
+        self.vacate();
+    }
+
+    fn vacate(&self) {
+        self.holder.store(0, Ordering::Relaxed);
         self.is_taken.store(false, Ordering::SeqCst);
     }
 
@@ -175,13 +182,17 @@ impl Seat {
             end();
             Some(true)
         };
-        self.is_taken.store(false, Ordering::SeqCst);
+        self.vacate();
         over
     }
 
-    /// Whether the calling thread leads; then it is in a signal's handler.
-    pub(super) fn is_held_by_caller(&self) -> bool {
-        self.holder.load(Ordering::Relaxed) == this_thread()
+    /// Whether the calling thread leads; then it is in a signal's handler. If it cannot be told who does,
+    /// because that thread is just coming or going, it may be the caller.
+    pub(super) fn may_be_held_by_caller(&self) -> bool {
+        match self.holder.load(Ordering::Relaxed) {
+            0 => self.is_taken(),
+            holder => holder == this_thread(),
+        }
     }
 
     /// Ends the lease before its time, whoever has the seat. Returns whether there was one.
@@ -295,7 +306,17 @@ pub(super) struct Leader<'a> {
 impl<'a> Leader<'a> {
     /// Takes the seat if it is free; `lease` is called if it was the engine's until now.
     pub(super) fn new(engine: &'a Engine, seat: &'a Seat, lease: impl FnOnce()) -> Option<Self> {
-        seat.take(lease).then(|| Leader {
+        if !seat.take(lease) {
+            return None;
+        }
+        if seat.has_handlers.load(Ordering::Relaxed) {
+            // Pairs with the fence of the guard that finds no leader.
+            fence(Ordering::SeqCst);
+            if !seat.is_guarded() {
+                engine.guard_leader();
+            }
+        }
+        Some(Leader {
             engine,
             seat,
             looks: Cell::new(0),
@@ -329,9 +350,6 @@ impl<'a> Leader<'a> {
         if LongFlushes::are_expected() {
             self.seat.has_woken_up();
             return Err(Errno::BUSY);
-        }
-        if self.seat.has_handlers.load(Ordering::Relaxed) && !self.seat.is_guarded() {
-            self.engine.guard_leader();
         }
         if !may_sleep || !is_empty() || self.engine.has_awake_carriers() {
             self.seat.has_woken_up();

@@ -75,8 +75,10 @@ fn place_in_file() -> Option<(&'static OwnedFd, u64)> {
 
 impl Scratch {
     fn new(file: Option<(&'static OwnedFd, u64)>) -> Option<Self> {
-        let base = match file {
-            Some((file, offset)) => map_shared(file, offset, SCRATCH_LEN).ok()?.as_ptr(),
+        let mapped = file.and_then(|(file, offset)| map_shared(file, offset, SCRATCH_LEN).ok());
+        let file = file.filter(|_| mapped.is_some());
+        let base = match mapped {
+            Some(base) => base.as_ptr(),
             None => {
                 let prot = ProtFlags::READ | ProtFlags::WRITE;
                 // SAFETY: a new mapping at an address that the kernel chooses affects nothing else.

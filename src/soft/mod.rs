@@ -13,7 +13,7 @@
 //! - `eventq`, `cq`, `recvq`: descriptors with queues behind them, completions, receives.
 //! - `qp`, `link`: a queue pair, and its traffic; `delayed`: an acknowledgment that waits for company.
 //! - `cm`, `addrinfo`: connections as librdmacm has them; `admission`: who may connect.
-//! - `stats`: counters that can be read from outside.
+//! - `stats`: counters that can be read from outside; `diag`, `rarely`: what the log is told.
 //! - `engine`: the thread that keeps it all going; `leader`: a waiting thread that does so instead.
 //! - `device`, `verbs`: what C sees.
 //!
@@ -39,6 +39,7 @@ mod mem;
 mod mr;
 mod persist;
 mod qp;
+mod rarely;
 mod recvq;
 mod requester;
 mod responder;

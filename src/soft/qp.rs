@@ -3,7 +3,7 @@
 
 //! Queue pairs: what they consist of, their states, and posting to them.
 //!
-//! The traffic itself is in `link.rs`. A queue pair has a sending side ([`Tx`]: requests, and
+//! The traffic itself is in `link`. A queue pair has a sending side ([`Tx`]: requests, and
 //! answers to the peer's requests, share one stream) and a receiving side (`Rx`). Every change to
 //! the error state happens with both locked, so that nothing is moved for a request after it was
 //! reported as flushed.
@@ -82,6 +82,8 @@ pub struct Qp {
     pub(super) send_cq: Arc<Cq>,
     pub(super) recv_cq: Arc<Cq>,
     pub(super) shared: Option<Arc<SharedQueue>>,
+    /// It is among those that wait at the shared queue. With that one locked.
+    pub(super) waits_for_shared: AtomicBool,
     pub(super) state: AtomicU8,
     /// The engine was asked to attend and has not begun to.
     pub(super) kicked: AtomicBool,
@@ -131,6 +133,7 @@ impl Qp {
             recv_cq: attributes.recv_cq,
             shared: attributes.shared,
             state: AtomicU8::new(state::INIT),
+            waits_for_shared: AtomicBool::new(false),
             kicked: AtomicBool::new(false),
             put_off: AtomicBool::new(false),
             delayed: Delayed::default(),
@@ -227,7 +230,7 @@ impl Qp {
                 let mut queue = shared.queue.lock();
                 let taken = queue.queue.take(receive);
                 if !taken {
-                    queue.wait(Weak::clone(&self.this), seq);
+                    queue.wait(self, seq);
                 }
                 taken
             }

@@ -127,17 +127,28 @@ pub struct Shared {
 const PRUNE_MIN: usize = 64;
 
 impl Shared {
-    pub fn wait(&mut self, qp: Weak<Qp>, seq: u32) {
+    /// Notes that a peer waits, once, however often it asks: what it asks for stays the same until it
+    /// gets it.
+    pub fn wait(&mut self, qp: &Qp, seq: u32) {
+        if qp.waits_for_shared.swap(true, Ordering::Relaxed) {
+            return;
+        }
         if self.waiting.len() >= self.prune_at {
             self.waiting.retain(|(qp, _)| qp.strong_count() > 0);
             self.prune_at = (self.waiting.len() * 2).max(PRUNE_MIN);
         }
-        self.waiting.push_back((qp, seq));
+        self.waiting.push_back((Weak::clone(&qp.this), seq));
     }
 
     /// A queue pair does not wait any more.
     pub fn forget(&mut self, qp: &Weak<Qp>) {
         self.waiting.retain(|(waiting, _)| !waiting.ptr_eq(qp));
+    }
+
+    /// How many peers wait.
+    #[cfg(any(test, fuzzing))]
+    pub fn count_waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     fn next_waiting(&mut self) -> Option<(Arc<Qp>, u32)> {
@@ -146,6 +157,7 @@ impl Shared {
         }
         while let Some((qp, seq)) = self.waiting.pop_front() {
             if let Some(qp) = qp.upgrade() {
+                qp.waits_for_shared.store(false, Ordering::Relaxed);
                 return Some((qp, seq));
             }
         }

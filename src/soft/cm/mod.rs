@@ -23,7 +23,7 @@ use std::fmt::Arguments;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdma_sys::rdma_cm_event_type as event_type;
 use rustix::fd::OwnedFd;
@@ -39,8 +39,9 @@ use super::carrier::local::offer::{Offer, is_one_host};
 use super::diag::{self, Shown};
 use super::engine::{Driver, Readiness, Source, TimerKey, Token, engine};
 use super::eventq::EventQueue;
-use super::link::Agreement;
+use super::link::{Agreement, FLUSH_LOOK};
 use super::qp::{Observer, Qp};
+use super::rarely::Rarely;
 use super::sync::{Lock, wait_until};
 use super::wire::{Header, Meeting, Params, PrivateData};
 
@@ -48,6 +49,11 @@ use super::wire::{Header, Meeting, Params, PrivateData};
 pub(super) const MAX_READS: u8 = 128;
 /// How long the peer may take to agree to the end of a connection.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often the log is told that a listener pauses.
+const PAUSE_TOLD_EVERY: Duration = Duration::from_secs(60);
+/// How often it is told of connections that do not come about: whoever is not wanted shall not fill it.
+const REFUSAL_TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// Reject reasons as on InfiniBand.
 const REASON_NO_LISTENER: u16 = 8;
@@ -112,11 +118,6 @@ struct State {
     channel: Arc<EventChannel>,
     source: Option<SocketAddr>,
     destination: Option<SocketAddr>,
-    /// When the log was told last that there is no descriptor for new connections.
-    told_of_pause: Option<Instant>,
-    /// When it was told last that a connection is not allowed, and of how many it was not told.
-    told_of_refusal: Option<Instant>,
-    untold_refusals: u64,
     /// Whom a listener lets in.
     admission: Admission,
     /// The place of a connection that came in.
@@ -167,6 +168,10 @@ struct Counts {
 /// A communication identifier.
 pub(super) struct Id {
     state: Lock<State>,
+    /// What the log is told of a listener: that there is no descriptor for new connections, and which
+    /// connections do not come about.
+    pauses: Rarely,
+    refusals: Rarely,
     counts: Lock<Counts>,
     all_acknowledged: Condvar,
     /// Address of the C object, 0 while there is none.
@@ -193,9 +198,6 @@ impl Id {
                 channel,
                 source: None,
                 destination: None,
-                told_of_pause: None,
-                told_of_refusal: None,
-                untold_refusals: 0,
                 admission: Admission::default(),
                 admitted: None,
                 pinned: false,
@@ -216,6 +218,8 @@ impl Id {
                 backlog: 0,
                 undelivered: 0,
             }),
+            pauses: Rarely::new(PAUSE_TOLD_EVERY),
+            refusals: Rarely::new(REFUSAL_TOLD_EVERY),
             counts: Lock::default(),
             all_acknowledged: Condvar::new(),
             handle: AtomicUsize::new(0),
@@ -298,6 +302,10 @@ impl Id {
         let mut state = self.state.lock();
         let old = std::mem::replace(&mut state.channel, Arc::clone(&channel));
         for event in old.remove(|e| std::ptr::eq(&**e.owner(), self)) {
+            if !std::ptr::eq(&*event.id, self) {
+                // What else comes for a request comes where the request does.
+                event.id.state.lock().channel = Arc::clone(&channel);
+            }
             channel.push(event);
         }
     }
@@ -464,6 +472,12 @@ impl Id {
             return;
         }
         state.timer = None;
+        // Whoever would close the link would wait for the end of its flush, and this may be the only
+        // thread that serves the others meanwhile.
+        if state.link.as_ref().is_some_and(|link| link.is_flushing()) {
+            let _ = self.set_timer(&mut state, FLUSH_LOOK);
+            return;
+        }
         match state.phase {
             Phase::ResolvingRoute => {
                 self.unwatch(&mut state);

@@ -3,8 +3,9 @@
 
 //! The passive side: listens, lets in whom it may, and answers as the program decides.
 
+use std::fmt::Arguments;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdma_sys::rdma_cm_event_type as event_type;
 use rustix::fd::OwnedFd;
@@ -37,11 +38,6 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 const BACKLOG_DEFAULT: usize = 1024;
 /// Pause of a listener when the process has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How often the log is told of such pauses.
-const PAUSE_TOLD_EVERY: Duration = Duration::from_secs(60);
-/// How often the log is told of connections that are not allowed: whoever is not wanted shall not
-/// fill it.
-const REFUSAL_TOLD_EVERY: Duration = Duration::from_secs(1);
 
 impl Id {
     pub(in crate::soft) fn listen(&self, backlog: i32) -> Result<(), Errno> {
@@ -178,21 +174,16 @@ impl Id {
                         let this = this as Arc<dyn Source>;
                         engine.after(ACCEPT_PAUSE, Arc::downgrade(&this), TIMER_ACCEPT);
                     }
-                    let now = Instant::now();
-                    let told = state.told_of_pause;
-                    if told.is_none_or(|told| now.duration_since(told) >= PAUSE_TOLD_EVERY) {
-                        state.told_of_pause = Some(now);
-                        diag::warn(format_args!(
-                            "no descriptor for a new connection: accepting pauses until there is one"
-                        ));
-                    }
+                    self.pauses.warn(format_args!(
+                        "no descriptor for a new connection: accepting pauses until there is one"
+                    ));
                     return;
                 }
                 Err(Errno::AGAIN) => return,
                 // That connection is gone already.
                 Err(_) => continue,
             };
-            if !self.is_allowed(&mut state, &socket) {
+            if !self.is_allowed(&state, &socket) {
                 drop(state);
                 refuse(&socket, REASON_CONSUMER, PrivateData::default());
                 end(Some(socket));
@@ -218,7 +209,7 @@ impl Id {
     }
 
     /// Whether the operator lets the other end of a new socket in; the log is told if not.
-    fn is_allowed(&self, state: &mut State, socket: &OwnedFd) -> bool {
+    fn is_allowed(&self, state: &State, socket: &OwnedFd) -> bool {
         let Some(peer) = peer_address(socket) else {
             // It is gone already.
             return false;
@@ -226,16 +217,8 @@ impl Id {
         if state.admission.allows(peer.ip()) {
             return true;
         }
-        let now = Instant::now();
-        let told = state.told_of_refusal;
-        if told.is_some_and(|told| now.duration_since(told) < REFUSAL_TOLD_EVERY) {
-            state.untold_refusals += 1;
-            return false;
-        }
-        state.told_of_refusal = Some(now);
-        let more = std::mem::take(&mut state.untold_refusals);
-        diag::warn(format_args!(
-            "a connection from {} was refused: not in RPMA_SOFT_ALLOW ({more} more since the last such record)",
+        self.refusals.warn(format_args!(
+            "a connection from {} was refused: not in RPMA_SOFT_ALLOW",
             peer.ip()
         ));
         false
@@ -271,7 +254,7 @@ impl Id {
         }
         if state.undelivered >= state.backlog {
             drop(state);
-            diag::warn(format_args!(
+            self.refusals.warn(format_args!(
                 "a connection request was dropped: backlog is full"
             ));
             refuse(&socket, REASON_CONSUMER, PrivateData::default());
@@ -279,7 +262,7 @@ impl Id {
         }
         let Some(admitted) = state.admission.admit() else {
             drop(state);
-            diag::warn(format_args!(
+            self.refusals.warn(format_args!(
                 "a connection request was refused: there are RPMA_SOFT_MAX_CONNECTIONS already"
             ));
             refuse(&socket, REASON_CONSUMER, PrivateData::default());
@@ -396,6 +379,11 @@ impl Source for Incoming {
         let socket = self.take(&mut state);
         drop(state);
         self.finish();
+        let warn = |what: Arguments<'_>| {
+            if let Some(listener) = self.listener.upgrade() {
+                listener.refusals.warn(what);
+            }
+        };
         match (result, socket) {
             (Ok(Some(greeting)), Some(socket)) if greeting.kind == GreetingKind::Request => {
                 if let Some(listener) = self.listener.upgrade() {
@@ -403,12 +391,12 @@ impl Source for Incoming {
                 }
             }
             (Err(Refused::Bad(bad)), Some(socket)) => {
-                diag::warn(format_args!("a connection was refused: {bad}"));
+                warn(format_args!("a connection was refused: {bad}"));
                 if matches!(bad, BadFrame::Version(_)) {
                     refuse(&socket, REASON_VERSION, PrivateData::default());
                 }
             }
-            (Ok(_), _) => diag::warn(format_args!("a connection did not begin with a request")),
+            (Ok(_), _) => warn(format_args!("a connection did not begin with a request")),
             _ => {}
         }
     }

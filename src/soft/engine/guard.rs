@@ -87,7 +87,8 @@ impl Engine {
             Found::Nobody
         } else {
             // In this order: a leader that has just done what there was has moved.
-            let has_work = seat.is_leased() && seat.has_something();
+            // What is in shared memory does not come up at the seat while the carriers are looked at.
+            let has_work = seat.is_leased() && (seat.has_something() || self.has_awake_carriers());
             let has_moved = seat.has_moved();
             if has_work && !has_moved {
                 Found::Idle
@@ -105,10 +106,12 @@ impl Engine {
             }
             Verdict::Rest => {
                 seat.set_guarded(false);
-                // Pairs with the fence of a leader that is about to sleep: one that has not seen this is
-                // seen here.
+                // Pairs with the fence of one that has taken the seat: if it has not seen this, it is seen
+                // here.
                 fence(Ordering::SeqCst);
-                seat.set_guarded(seat.is_taken());
+                if seat.is_taken() {
+                    seat.set_guarded(true);
+                }
             }
         }
     }

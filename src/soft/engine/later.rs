@@ -27,13 +27,16 @@ pub(super) struct PutOff {
 impl Engine {
     /// Has `source` called from the engine's thread, where no lock is held.
     pub(in crate::soft) fn kick(&self, source: Arc<dyn Source>) {
-        self.kicks.lock().push(source);
+        self.kicks.lock().push_back(source);
         self.wake();
     }
 
     pub(super) fn run_kicks(&self) {
-        let kicks = std::mem::take(&mut *self.kicks.lock());
-        for source in kicks {
+        // One at a time: if this one takes long, the others are for whoever stands in.
+        let count = self.kicks.lock().len();
+        for _ in 0..count {
+            let next = self.kicks.lock().pop_front();
+            let Some(source) = next else { return };
             source.kicked();
         }
     }

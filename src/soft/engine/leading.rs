@@ -42,7 +42,7 @@ impl Engine {
     /// As [`Engine::take_back`], unless another thread leads.
     pub(in crate::soft) fn take_back_from_itself(&self) {
         self.take_over();
-        if self.seat.is_held_by_caller() {
+        if self.seat.may_be_held_by_caller() {
             self.end_lease();
         }
     }

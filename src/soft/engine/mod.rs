@@ -28,9 +28,10 @@ mod source;
 mod thread;
 mod timers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -45,10 +46,11 @@ pub(super) use timers::TimerKey;
 use awake::Watched;
 use later::PutOff;
 use sockets::Slots;
-use thread::SignalsBlocked;
+use thread::{SignalsBlocked, StandIns};
 use timers::Timer;
 
 use super::leader::Seat;
+use super::rarely::Rarely;
 use super::sync::Lock;
 use crate::sys::fork::{self, PerProcess};
 
@@ -71,9 +73,12 @@ pub(super) struct Engine {
     is_clock_set: AtomicBool,
     /// Sources that may have something to send soon anyway, and otherwise later.
     delayed: Lock<Vec<Arc<dyn Source>>>,
+    stand_ins: Lock<StandIns>,
+    /// What the log is told of a lack of memory.
+    shortages: Rarely,
     slots: Lock<Slots>,
     timers: Lock<BTreeMap<TimerKey, Timer>>,
-    kicks: Lock<Vec<Arc<dyn Source>>>,
+    kicks: Lock<VecDeque<Arc<dyn Source>>>,
     /// Carriers that are looked at; whoever does so works on a copy.
     awake: Lock<Arc<Vec<Arc<Watched>>>>,
     /// How often threads that poll or lead look at them for each time that they look at the other
@@ -96,6 +101,11 @@ pub(super) struct Engine {
 
 static ENGINE: PerProcess<OnceCell<Engine>> = PerProcess::new();
 
+/// How often the log is told of a lack of memory.
+const SHORTAGE_TOLD_EVERY: Duration = Duration::from_secs(60);
+/// Pause of the engine's thread then.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(10);
+
 /// This process's engine, started if it is not running yet.
 pub(super) fn engine() -> Result<&'static Engine, Errno> {
     ENGINE.get().get_or_try_init(Engine::start)
@@ -114,6 +124,8 @@ impl Engine {
             )?,
             is_clock_set: AtomicBool::new(false),
             delayed: Lock::default(),
+            stand_ins: Lock::default(),
+            shortages: Rarely::new(SHORTAGE_TOLD_EVERY),
             slots: Lock::default(),
             timers: Lock::default(),
             kicks: Lock::default(),
@@ -149,6 +161,15 @@ impl Engine {
             .map_err(|_| Errno::AGAIN)?;
         drop(all);
         Ok(engine)
+    }
+
+    /// What has come cannot be handled for lack of memory; it is still there.
+    pub(super) fn lacks_memory(&self, driver: Driver, what_for: &str) {
+        self.shortages.warn(format_args!("no memory {what_for}"));
+        if driver == Driver::Engine {
+            // It would find the same at once.
+            std::thread::sleep(SHORTAGE_PAUSE);
+        }
     }
 
     fn wake(&self) {

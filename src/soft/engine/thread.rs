@@ -3,8 +3,7 @@
 
 //! The engine's own thread, and one that stands in for it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
@@ -16,7 +15,7 @@ use crate::soft::spin::Spin;
 
 /// How often, in nanoseconds, a stand-in looks whether it is still needed.
 const STAND_IN_LOOK: i64 = 20_000_000;
-/// For how long that is watched.
+/// For how long it is watched how often threads look.
 const POLL_WINDOW: Duration = Duration::from_micros(20);
 
 impl Engine {
@@ -86,22 +85,26 @@ impl Engine {
     /// Has another thread do the engine's work until the result is dropped, as the caller, which
     /// may be the engine's thread, will be busy for long. `None` if there can be no more threads.
     pub(in crate::soft) fn stand_in(&'static self) -> Option<StandIn> {
-        let done = Arc::new(AtomicBool::new(false));
-        let guard = StandIn(Arc::clone(&done));
-        let all = SignalsBlocked::new();
-        let started = std::thread::Builder::new()
-            .name("rpma-soft-2".into())
-            .spawn(move || self.run_until(&done));
-        drop(all);
-        started.ok().map(|_| guard)
+        let mut stand_ins = self.stand_ins.lock();
+        if stand_ins.needed == stand_ins.running {
+            let all = SignalsBlocked::new();
+            let started = std::thread::Builder::new()
+                .name("rpma-soft-2".into())
+                .spawn(|| self.run_while_needed());
+            drop(all);
+            started.ok()?;
+            stand_ins.running += 1;
+        }
+        stand_ins.needed += 1;
+        Some(StandIn(self))
     }
 
-    pub(super) fn run_until(&self, done: &AtomicBool) {
+    fn run_while_needed(&self) {
         loop {
             let next = self.run_timers();
             self.run_kicks();
             // Here, where nothing is left undone that this thread was woken for.
-            if done.load(Ordering::Acquire) {
+            if self.stand_ins.lock().let_go() {
                 break;
             }
             let timeout = match next {
@@ -122,12 +125,28 @@ impl Engine {
     }
 }
 
+/// Threads that stand in for the engine's.
+#[derive(Default)]
+pub(super) struct StandIns {
+    needed: usize,
+    running: usize,
+}
+
+impl StandIns {
+    /// Whether the thread that asks is one too many, and ends. Until it asks, it may be needed again.
+    fn let_go(&mut self) -> bool {
+        let over = self.running > self.needed;
+        self.running -= usize::from(over);
+        over
+    }
+}
+
 /// As long as it lives, another thread does the engine's work.
-pub(in crate::soft) struct StandIn(Arc<AtomicBool>);
+pub(in crate::soft) struct StandIn(&'static Engine);
 
 impl Drop for StandIn {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
+        self.0.stand_ins.lock().needed -= 1;
     }
 }
 

@@ -15,13 +15,18 @@ use crate::soft::qp::Qp;
 use crate::soft::requester::Status;
 
 /// How often a timer that expires during a flush that takes long looks for its end.
-const FLUSH_LOOK: Duration = Duration::from_millis(100);
+pub(in crate::soft) const FLUSH_LOOK: Duration = Duration::from_millis(100);
 
 impl Qp {
+    /// Whether a flush that takes long is under way, with the receiving side locked.
+    pub(in crate::soft) fn is_flushing(&self) -> bool {
+        self.flushing.load(Ordering::Acquire)
+    }
+
     /// The receiving side, for whoever has something to receive; `None` if another thread is
     /// working at it and `driver` does not wait, or if that takes long.
     fn receiver(&self, driver: Driver) -> Option<MutexGuard<'_, Rx>> {
-        if driver.waits() && !self.flushing.load(Ordering::Acquire) {
+        if driver.waits() && !self.is_flushing() {
             Some(self.rx.lock())
         } else {
             self.rx.try_lock()
@@ -83,7 +88,7 @@ impl Source for Qp {
     }
 
     fn expired(self: Arc<Self>, purpose: u32) {
-        if self.flushing.load(Ordering::Acquire)
+        if self.is_flushing()
             && let Ok(engine) = engine()
         {
             let this = Arc::clone(&self) as Arc<dyn Source>;
@@ -123,7 +128,7 @@ impl Source for Qp {
     fn kicked(self: Arc<Self>) {
         // First, so that what comes up from now on asks again.
         self.kicked.store(false, Ordering::Release);
-        if self.flushing.load(Ordering::Acquire) {
+        if self.is_flushing() {
             // Whoever flushes attends when it is done.
             return;
         }

@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
+pub(super) use driven::FLUSH_LOOK;
 pub(super) use receiver::Rx;
 pub(super) use sender::Tx;
 
@@ -142,7 +143,7 @@ impl Qp {
     /// Has the engine tell when the carrier takes more.
     fn await_room(&self, carrier: &Arc<dyn Carrier>, token: Option<Token>) {
         // During a flush nobody could take the event; the end of the flush sees to it.
-        if self.flushing.load(Ordering::Acquire) {
+        if self.is_flushing() {
             return;
         }
         let (Ok(engine), Some(token)) = (engine(), token) else {

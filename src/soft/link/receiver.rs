@@ -13,7 +13,7 @@ use crate::soft::carrier::Carrier;
 use crate::soft::carrier::lending::Reference;
 use crate::soft::cq::Overrun;
 use crate::soft::diag;
-use crate::soft::engine::Driver;
+use crate::soft::engine::{Driver, engine};
 use crate::soft::leader::LongFlushes;
 use crate::soft::mem::{self, Borrowed, Scratch};
 use crate::soft::mr::{Region, RegionUse, access};
@@ -143,7 +143,9 @@ impl Qp {
             return false;
         };
         let Some(mut borrowed) = Borrowed::take() else {
-            diag::warn(format_args!("no memory for a receive buffer"));
+            if let Ok(engine) = engine() {
+                engine.lacks_memory(driver, "for a receive buffer");
+            }
             return false;
         };
         let Some(scratch) = borrowed.get() else {

@@ -307,3 +307,43 @@ fn a_refusal_is_not_lost_with_the_connection() {
     home.close();
     listener.close();
 }
+
+/// A peer that does not wait to be told that there is a receive, but asks again and again: it is noted
+/// once.
+#[test]
+fn asking_again_for_a_shared_receive_costs_nothing() {
+    let listener = Listener::new();
+    let home = Home::new();
+    // SAFETY: a domain of ours.
+    let srq = unsafe {
+        let mut attr: ibv_srq_init_attr = std::mem::zeroed();
+        (attr.attr.max_wr, attr.attr.max_sge) = (10, 1);
+        (fabric().ibv_create_srq)(home.pd, &mut attr)
+    };
+    assert!(!srq.is_null());
+    let options = Options {
+        shared: srq,
+        ..Options::default()
+    };
+    let (mut raw, end) = Raw::connect(&listener, home, options);
+    let mut send = Header::bare(Kind::Send, 0);
+    send.flags = wire::FLAG_FIRST | wire::FLAG_LAST;
+    let mut frames = send.encode().repeat(1000);
+    frames.extend(Header::bare(Kind::Disconnect, 0).encode());
+    raw.0.write_all(&frames).unwrap();
+    while raw.frame().0.kind != Kind::DisconnectReply {}
+    // SAFETY: a queue of ours.
+    let waiting = unsafe { &(*srq.cast::<crate::soft::recvq::CSrq>()).inner }
+        .queue
+        .lock()
+        .count_waiting();
+    assert_eq!(waiting, 1);
+    end.events.expect(RDMA_CM_EVENT_DISCONNECTED);
+    let events = end.events;
+    end.close();
+    events.close();
+    // SAFETY: not in use any more.
+    unsafe { assert_eq!((fabric().ibv_destroy_srq)(srq), 0) };
+    home.close();
+    listener.close();
+}

@@ -163,9 +163,11 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
             unsafe { rdma_ack_cm_event(raw.event) };
             raw.event = std::ptr::null_mut();
         }
+        // First: it waits for whoever still has an event of the id, and so the id itself.
+        // SAFETY: an id of ours.
+        unsafe { inner(id) }.destroy();
         // SAFETY: made by `give_id`.
         let id = unsafe { take_back::<CId, _>(id) };
-        id.inner.destroy();
         if id.synchronous {
             // SAFETY: the id's own channel.
             unsafe { rdma_destroy_event_channel(id.raw.channel) };

@@ -13,9 +13,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
-use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::super::super::wire::Meeting;
@@ -119,12 +120,20 @@ impl Found {
     pub(crate) fn look(offer: &Meeting) -> Result<Self, Errno> {
         let path = format!("/proc/{}/fd/{}", offer.pid, offer.fd);
         // It may be anything, also what would wait or change when it is opened; so it is opened
-        // only after a look at what it is.
+        // only after a look at what it is, and by what was looked at: the name may mean something
+        // else by now.
         let handle = open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        if !rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode).is_file() {
+        let stat = fstat(&handle)?;
+        if !FileType::from_raw_mode(stat.st_mode).is_file() {
             return Err(Errno::INVAL);
         }
+        // What this process may read, a peer of another user must not have read for it: the memory
+        // of others, by naming them as the process to fetch from.
+        if stat.st_uid != geteuid().as_raw() {
+            return Err(Errno::ACCESS);
+        }
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
         let file = open(&path, flags, Mode::empty())?;
         let proof = random()?;
         let shared = Shared::find(file, &offer.nonce, &proof)?;

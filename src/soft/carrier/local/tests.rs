@@ -6,7 +6,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use super::offer::{Found, Offer};
 use super::*;
@@ -295,15 +295,15 @@ fn only_the_memory_that_was_promised_is_used() {
     assert_eq!(refused(other), Some(Errno::INVAL));
     (&writer).write_all(b"x").unwrap();
     pipe.read_exact(&mut [0]).unwrap();
-    let file = memfd_create("other", MemfdFlags::CLOEXEC).unwrap();
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = memfd_create("other", flags).unwrap();
+    let size = rustix::fs::fstat(offer_file(&meeting)).unwrap().st_size as u64;
     other.fd = file.as_raw_fd() as u32;
-    assert_eq!(refused(other), Some(Errno::FBIG));
-    ftruncate(
-        &file,
-        rustix::fs::fstat(offer_file(&meeting)).unwrap().st_size as u64,
-    )
-    .unwrap();
+    ftruncate(&file, size).unwrap();
     assert_eq!(refused(other), Some(Errno::PERM));
+    ftruncate(&file, size - 1).unwrap();
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::SEAL).unwrap();
+    assert_eq!(refused(other), Some(Errno::FBIG));
     // A reply that proves nothing.
     let found = Found::look(&meeting).unwrap();
     let mut reply = found.meeting();
