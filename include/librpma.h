@@ -651,6 +651,8 @@ int rpma_conn_cfg_get_timeout(const struct rpma_conn_cfg *cfg, int *timeout_ms);
 
 /**
  * Sets how many entries the main completion queue has. Sizes above INT_MAX are taken as INT_MAX.
+ * A provider makes none with 0 entries, or with more than its device has: then the connection
+ * request that is to have it fails with RPMA_E_PROVIDER.
  *
  * Returns 0; RPMA_E_INVAL if cfg is NULL.
  *

@@ -104,6 +104,8 @@ pub unsafe extern "C" fn rpma_conn_cfg_get_timeout(
 }
 
 /// Sets how many entries the main completion queue has. Sizes above INT_MAX are taken as INT_MAX.
+/// A provider makes none with 0 entries, or with more than its device has: then the connection
+/// request that is to have it fails with RPMA_E_PROVIDER.
 ///
 /// Returns 0; RPMA_E_INVAL if cfg is NULL.
 ///

@@ -4,8 +4,9 @@
 //! Touching the program's memory without trusting it to be there.
 //!
 //! A program may unmap memory that it has registered. Wherever the kernel does the copying it
-//! says so (`EFAULT`) instead of killing the process; so payload is moved by the kernel, and
-//! only the 8-byte atomic store, which the kernel cannot do, is done here after a look.
+//! says so (`EFAULT`) instead of killing the process; so payload is moved by the kernel. Only the
+//! 8-byte atomic store, which the kernel cannot do, is done here after a look; and short payloads
+//! that are sent may be read elsewhere after one ([`is_readable_short`]).
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;

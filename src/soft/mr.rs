@@ -7,7 +7,7 @@
 //! it was not given. Whoever touches a region's memory holds a [`RegionUse`] meanwhile;
 //! deregistration closes the region and waits until the last use is gone, so that the program
 //! may free the memory as soon as `ibv_dereg_mr` returned. A use never lasts longer than one
-//! non-blocking call or one flush. What was lent to a peer to fetch is taken back then.
+//! non-blocking call, one payload that is fetched from another process, or one flush. What was lent to a peer to fetch is taken back then.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, OnceLock, PoisonError, RwLock, Weak};

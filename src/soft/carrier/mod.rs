@@ -19,12 +19,12 @@ pub trait Carrier: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Sends bytes from a gather list; returns how many were taken, `AGAIN` if none can be now,
-    /// and `FAULT` if none were because a part of the list cannot be read. `own` says that the
-    /// list contains nothing of the program's.
+    /// and `FAULT` if none were because a part of the list cannot be read. `own` says that all
+    /// of the list is known to be there: it is the fabric's, or the kernel has just been asked.
     ///
     /// # Safety
     /// Whoever owns the memory in the list must tolerate that it is read during the call. It
-    /// need not be mapped, unless it is the fabric's own.
+    /// need not be mapped, unless `own` says that it is.
     unsafe fn send(&self, list: &[libc::iovec], own: bool) -> Result<usize, Errno>;
 
     /// Receives bytes into a scatter list, whose last part is the fabric's own; 0 is the end of

@@ -4,7 +4,8 @@
 //! What keeps the fabric going: one thread per process that waits for sockets and timers.
 //!
 //! The thread starts with the first use of the fabric, has all signals blocked, and sleeps while
-//! nothing happens. Threads that poll a completion queue drive the same sockets themselves
+//! nothing happens (but for a look now and then after a thread that waits, if the program has handlers
+//! of signals). Threads that poll a completion queue drive the same sockets themselves
 //! ([`Engine::poll`]), so that a busy program needs no hand-off.
 //!
 //! Carriers in shared memory are looked at by whoever looks at the sockets, as long as they are

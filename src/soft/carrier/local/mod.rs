@@ -8,8 +8,9 @@
 //! connection that the two have met by. That connection also tells when the other side is gone.
 //!
 //! The program's memory is copied by the kernel, from and to the memory file, since it may have
-//! been unmapped; what is the fabric's own (headers, inline data) is copied here. Large payloads
-//! do not go through the rings if the receiver may read the sender's memory.
+//! been unmapped. What is the fabric's own (headers, inline data), and short payloads of which the
+//! kernel has just been asked whether they can be read, are copied here. Large payloads do not go
+//! through the rings if the receiver may read the sender's memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
@@ -163,7 +164,7 @@ impl Carrier for Local {
             let mut n = 0;
             for part in list {
                 let len = part.iov_len.min(max - n);
-                // SAFETY: the caller says that the memory is the fabric's own, so it is there.
+                // SAFETY: the caller says that the memory is there.
                 let bytes = unsafe { std::slice::from_raw_parts(part.iov_base.cast(), len) };
                 self.shared.put(written + n as u64, bytes);
                 n += len;
