@@ -2,6 +2,12 @@
 // Copyright 2026, The rpma developers
 
 //! Completion queues and completion channels.
+//!
+//! An event is for the next completion after it was asked for. What came between the last event and
+//! that makes none, as verbs have it, but many devices make one for it all the same, and programs rely
+//! on it that wait, ask for the next event, and then take one completion for each event. So if such a
+//! program leaves a completion behind that came in between, there is an event for it; one that takes
+//! all is not woken for nothing.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -35,6 +41,12 @@ struct State {
     entries: VecDeque<ibv_wc>,
     overrun: bool,
     armed: Armed,
+    /// Something came when no event was asked for, and none was made since.
+    unannounced: bool,
+    /// The same, when an event was asked for again.
+    left_over: bool,
+    /// There is an event for what was left behind, which nobody needs who takes that now.
+    reminded: bool,
 }
 
 /// Events that were handed out and those that were acknowledged.
@@ -70,6 +82,9 @@ impl Cq {
                 entries: VecDeque::with_capacity(capacity.min(256)),
                 overrun: false,
                 armed: Armed::No,
+                unannounced: false,
+                left_over: false,
+                reminded: false,
             }),
             any: AtomicBool::new(false),
             channel,
@@ -103,21 +118,29 @@ impl Cq {
             Armed::Any => true,
             Armed::Solicited => solicited || wc.status != 0 || state.overrun,
         };
+        state.unannounced = !wanted;
         if wanted {
             state.armed = Armed::No;
+            state.left_over = false;
         }
         let result = if state.overrun { Err(Overrun) } else { Ok(()) };
         drop(state);
-        if wanted && let Some(channel) = &self.channel {
-            channel.queue.push(Arc::clone(self));
-            Engine::rouse(channel.address());
+        if wanted {
+            self.announce();
         }
         result
     }
 
+    fn announce(self: &Arc<Self>) {
+        if let Some(channel) = &self.channel {
+            channel.queue.push(Arc::clone(self));
+            Engine::rouse(channel.address());
+        }
+    }
+
     /// Moves up to `out.len()` completions out. An overrun queue reports [`Overrun`] once it is
     /// empty, so that a program that polls learns of the loss.
-    pub fn poll(&self, mut put: impl FnMut(&ibv_wc) -> bool) -> Result<usize, Overrun> {
+    pub fn poll(self: &Arc<Self>, mut put: impl FnMut(&ibv_wc) -> bool) -> Result<usize, Overrun> {
         if !self.any.load(Ordering::Acquire) {
             return Ok(0);
         }
@@ -132,10 +155,36 @@ impl Cq {
         }
         let any = !state.entries.is_empty() || state.overrun;
         self.any.store(any, Ordering::Release);
+        if state.left_over || state.reminded {
+            self.remind(&mut state);
+        }
         if moved == 0 && state.overrun && state.entries.is_empty() {
             return Err(Overrun);
         }
         Ok(moved)
+    }
+
+    /// Makes an event for what is left behind, or takes it back if nothing is.
+    #[cold]
+    fn remind(self: &Arc<Self>, state: &mut State) {
+        if state.entries.is_empty() {
+            state.unannounced = false;
+            state.left_over = false;
+            // With the queue locked, so that it is there if it is to be taken back.
+            if std::mem::take(&mut state.reminded)
+                && let Some(channel) = &self.channel
+                && let Some(event) = channel.queue.take_back(|cq| Arc::ptr_eq(cq, self))
+            {
+                drop(event);
+                state.armed = Armed::Any;
+            }
+        } else if std::mem::take(&mut state.left_over) {
+            state.armed = Armed::No;
+            // The event stands for one of them.
+            state.unannounced = state.entries.len() > 1;
+            state.reminded = true;
+            self.announce();
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -145,6 +194,8 @@ impl Cq {
     /// Asks for an event with the next completion.
     pub fn arm(&self, solicited_only: bool) {
         let mut state = self.state.lock();
+        state.left_over = !solicited_only && state.unannounced && !state.entries.is_empty();
+        state.reminded = false;
         state.armed = match (solicited_only, state.armed) {
             (true, Armed::No) => Armed::Solicited,
             (true, armed) => armed,
@@ -327,7 +378,7 @@ mod tests {
         wc
     }
 
-    fn ids(cq: &Cq, max: usize) -> Result<Vec<u64>, Overrun> {
+    fn ids(cq: &Arc<Cq>, max: usize) -> Result<Vec<u64>, Overrun> {
         let mut out = Vec::new();
         cq.poll(|wc| {
             if out.len() == max {
@@ -375,6 +426,64 @@ mod tests {
         // Two events are still queued, none is out: retiring does not wait.
         cq.retire();
         assert!(channel.is_idle());
+    }
+
+    #[test]
+    fn what_is_left_behind_has_an_event() {
+        let channel = Channel::new().unwrap();
+        let cq = Cq::new(10, Some(Arc::clone(&channel)));
+        let wait = || {
+            assert!(Arc::ptr_eq(&channel.wait().unwrap(), &cq));
+            cq.acknowledge(1);
+        };
+        let push = |id| assert_eq!(cq.push(wc(id, 0), false), Ok(()));
+        cq.arm(false);
+        push(1);
+        push(2);
+        push(3);
+        wait();
+        cq.arm(false);
+        // One for each event.
+        for id in [1, 2, 3] {
+            assert_eq!(ids(&cq, 1), Ok(vec![id]));
+            assert_eq!(channel.is_idle(), id == 3);
+            if id < 3 {
+                wait();
+                cq.arm(false);
+            }
+        }
+        // All of it, in one go or not: no event remains.
+        for takes in [1, 3] {
+            push(1);
+            push(2);
+            push(3);
+            wait();
+            cq.arm(false);
+            let mut left = 3;
+            while left > 0 {
+                left -= ids(&cq, 3 / takes).unwrap().len();
+                assert_eq!(channel.is_idle(), left == 0);
+            }
+        }
+        // It counts as asked for still.
+        push(4);
+        assert!(!channel.is_idle());
+        assert_eq!(ids(&cq, 9), Ok(vec![4]));
+        wait();
+        // What came after it was asked for has its event, taken before that or not.
+        cq.arm(false);
+        push(5);
+        push(6);
+        assert_eq!(ids(&cq, 1), Ok(vec![5]));
+        wait();
+        assert_eq!(ids(&cq, 9), Ok(vec![6]));
+        assert!(channel.is_idle());
+        cq.arm(true);
+        push(7);
+        cq.arm(true);
+        assert_eq!(ids(&cq, 1), Ok(vec![7]));
+        assert!(channel.is_idle());
+        cq.retire();
     }
 
     #[test]

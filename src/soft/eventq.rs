@@ -121,13 +121,27 @@ impl<T> EventQueue<T> {
         }
         items.queue = kept;
         for _ in &removed {
-            if items.uncounted > 0 {
-                items.uncounted -= 1;
-            } else if !self.uncount() {
-                items.surplus += 1;
-            }
+            self.discount(&mut items);
         }
         removed
+    }
+
+    /// Takes the oldest item that matches back, unless somebody has got it already.
+    pub(super) fn take_back(&self, matches: impl FnMut(&T) -> bool) -> Option<T> {
+        let mut items = self.items.lock();
+        let at = items.queue.iter().position(matches)?;
+        let item = items.queue.remove(at);
+        self.discount(&mut items);
+        item
+    }
+
+    /// An item was removed that is not to be found any more.
+    fn discount(&self, items: &mut Items<T>) {
+        if items.uncounted > 0 {
+            items.uncounted -= 1;
+        } else if !self.uncount() {
+            items.surplus += 1;
+        }
     }
 
     /// Whether something is queued.
@@ -175,6 +189,11 @@ mod tests {
         assert_eq!(queue.pop(|x| x), Ok(1));
         assert!(readable(&queue));
         assert_eq!(queue.remove(|&x| x == 3), [3]);
+        assert_eq!(queue.take_back(|&x| x == 3), None);
+        queue.push(4);
+        assert_eq!(queue.take_back(|&x| x > 1), Some(2));
+        queue.push(2);
+        assert_eq!(queue.take_back(|&x| x == 4), Some(4));
         assert!(readable(&queue));
         assert_eq!(queue.pop(|x| x), Ok(2));
         assert!(!readable(&queue));
