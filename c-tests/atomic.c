@@ -169,7 +169,8 @@ never_torn_server(struct side *side)
 {
 	struct rpma_mr_local *mr;
 	struct ends e;
-	uint64_t *mem = memory(PAGE, 0), looks = 0, both = 0;
+	uint64_t *mem = memory(PAGE, 0), looks = 0;
+	bool two = false, both = false;
 
 	*mem = ONE;
 	open_server(side, &e, NULL);
@@ -180,10 +181,16 @@ never_torn_server(struct side *side)
 		uint64_t value = __atomic_load_n(mem, __ATOMIC_RELAXED);
 
 		CHECK(value == ONE || value == TWO);
-		both |= value;
+		two |= value == TWO;
+		/* The first one has not been written by the client. */
+		if (two && value == ONE && !both) {
+			both = true;
+			say(side, 0, "seen");
+		}
 		looks++;
 	}
-	check_info("looked %llu times, saw %s", (unsigned long long)looks, both == UINT64_MAX ? "both values" : "one value");
+	CHECK(both);
+	check_info("looked %llu times", (unsigned long long)looks);
 	say(side, 0, "done");
 	OK(rpma_mr_dereg(&mr));
 	close_server(&e);
@@ -199,8 +206,9 @@ never_torn_client(struct side *side)
 
 	open_client(side, &e, NULL);
 	remote = take_mr(side, 0);
-	for (unsigned long i = 1; i <= rounds; i++) {
-		bool ask = i % 8 == 0 || i == rounds;
+	/* And until the server has seen both: whoever shares a processor with the client may look late. */
+	for (unsigned long i = 1; i <= rounds || !has_said(side, 0); i++) {
+		bool ask = i % 8 == 0 || i >= rounds;
 
 		OK(rpma_atomic_write(e.conn, remote, 0, (const char *)(i & 1 ? &two : &one),
 			ask ? RPMA_F_COMPLETION_ALWAYS : RPMA_F_COMPLETION_ON_ERROR, ID(i)));
@@ -209,12 +217,15 @@ never_torn_client(struct side *side)
 	}
 	OK(rpma_atomic_write(e.conn, remote, 8, (const char *)&one, RPMA_F_COMPLETION_ALWAYS, ID(1)));
 	expect_status(e.cq, e.conn, IBV_WC_SUCCESS, 1);
+	hear(side, 0, "seen");
 	hear(side, 0, "done");
 	OK(rpma_mr_remote_delete(&remote));
 	close_client(&e);
 }
 
-/* A region whose start is not aligned: the write is refused, or it is done. */
+/* A region whose start is not aligned: the write is refused, or it is done, and then whole as any other. */
+typedef uint64_t odd_word __attribute__((aligned(1)));
+
 static void
 odd_base_server(struct side *side)
 {
@@ -233,6 +244,20 @@ odd_base_server(struct side *side)
 		CHECK_FILL(mem + 3 + 8, 0xee, 8);
 	CHECK_FILL(mem, 0xee, 3 + 8);
 	CHECK_FILL(mem + 3 + 16, 0xee, PAGE - 3 - 16);
+	if (done) {
+		/* In a half of a cache line, so that a look does not tear either. */
+		volatile odd_word *word = (odd_word *)(void *)(mem + 3);
+
+		*word = ONE;
+		say(side, 0, "look");
+		while (!has_said(side, 0))
+			for (int i = 0; i < 1000; i++) {
+				uint64_t value = *word;
+
+				CHECK(value == ONE || value == TWO);
+			}
+		hear(side, 0, "done");
+	}
 	OK(rpma_mr_dereg(&mr));
 	say(side, 0, "released");
 	OK(rpma_conn_delete(&e.conn));
@@ -260,6 +285,17 @@ odd_base_client(struct side *side)
 	}
 	check_info("%s", done ? "done" : "refused");
 	give(side, 0, &done, sizeof(done));
+	if (done) {
+		unsigned long rounds = scaled(20000, 200);
+		uint64_t one = ONE, two = TWO;
+
+		hear(side, 0, "look");
+		for (unsigned long i = 1; i <= rounds; i++) {
+			OK(rpma_atomic_write(e.conn, remote, 0, (const char *)(i & 1 ? &two : &one), RPMA_F_COMPLETION_ALWAYS, ID(i)));
+			expect_status(e.cq, e.conn, IBV_WC_SUCCESS, i);
+		}
+		say(side, 0, "done");
+	}
 	hear(side, 0, "released");
 	OK(rpma_mr_remote_delete(&remote));
 	OK(rpma_conn_delete(&e.conn));

@@ -248,30 +248,60 @@ serve(struct side *side)
 	close_server(&e);
 }
 
-/* Two completions and one wait: both are found, and the next wait is for what comes next, or wakes at once, once. */
+/*
+ * Two completions and one wait: both are found, and the next wait is for what comes next, or wakes at once, once. The
+ * rounds are of two writes and of two messages, in turn.
+ */
+static unsigned
+rounds_of_two(void)
+{
+	return (unsigned)scaled(500, 20);
+}
+
 static void
 two_for_one_server(struct side *side)
 {
-	serve(side);
+	unsigned messages = rounds_of_two() / 2 * 2, posted = 0;
+	struct rpma_mr_local *mr;
+	struct ends e;
+
+	open_server(side, &e, NULL);
+	mr = registered(e.peer, memory(PAGE, 0), PAGE, USAGE_ALL);
+	for (; posted < 8 && posted < messages; posted++)
+		OK(rpma_recv(e.conn, mr, 64, MESSAGE, ID(posted)));
+	give_mr(side, 0, mr);
+	for (unsigned i = 0; i < messages; i++) {
+		expect_done(e.cq, e.conn, IBV_WC_RECV, i, 8);
+		if (posted < messages)
+			OK(rpma_recv(e.conn, mr, 64, MESSAGE, ID(posted++)));
+	}
+	hear(side, 0, "done");
+	OK(rpma_mr_dereg(&mr));
+	close_server(&e);
 }
 
 static void
 two_for_one_client(struct side *side)
 {
-	unsigned rounds = (unsigned)scaled(500, 20), spare = 0;
+	unsigned rounds = rounds_of_two(), spare = 0;
 	struct rpma_mr_remote *remote;
 	struct rpma_mr_local *mr;
 	struct ends e;
+	int fd = -1;
 
 	open_client(side, &e, NULL);
 	mr = registered(e.peer, memory(PAGE, 1), PAGE, USAGE_ALL);
 	remote = take_mr(side, 0);
+	OK(rpma_cq_get_fd(e.cq, &fd));
 	for (unsigned i = 0; i < rounds; i++) {
 		struct ibv_wc wc[2];
 		int got = 0, n;
 
-		OK(rpma_write(e.conn, remote, 0, mr, 0, 8, RPMA_F_COMPLETION_ALWAYS, ID(2 * i)));
-		OK(rpma_write(e.conn, remote, 8, mr, 8, 8, RPMA_F_COMPLETION_ALWAYS, ID(2 * i + 1)));
+		for (unsigned k = 0; k < 2; k++)
+			if (i % 2)
+				OK(rpma_send(e.conn, mr, 8 * k, 8, RPMA_F_COMPLETION_ALWAYS, ID(2 * i + k)));
+			else
+				OK(rpma_write(e.conn, remote, 8 * k, mr, 8 * k, 8, RPMA_F_COMPLETION_ALWAYS, ID(2 * i + k)));
 		while (got < 2) {
 			int ret;
 
@@ -289,10 +319,21 @@ two_for_one_client(struct side *side)
 		for (unsigned k = 0; k < 2; k++) {
 			CHECK_INT(wc[k].status, IBV_WC_SUCCESS);
 			CHECK_INT(wc[k].wr_id, 2 * i + k);
+			CHECK_INT(wc[k].opcode, i % 2 ? IBV_WC_SEND : IBV_WC_RDMA_WRITE);
+		}
+		/* An event that is left announces nothing. */
+		if (readable(fd)) {
+			OK(rpma_cq_wait(e.cq));
+			expect_no_wc(e.cq);
+			spare++;
 		}
 	}
-	/* At most one for each completion that a previous wait had not announced. */
-	CHECK(spare <= rounds);
+	/*
+	 * At most one for each completion that a previous wait had not announced. On the software fabric that takes a
+	 * second completion that comes just between the wait and the look, which is rare: half of the rounds is far more
+	 * than that, and less than one in each.
+	 */
+	CHECK(spare <= (on_soft(side->addr) ? rounds / 2 : rounds));
 	check_info("%u rounds, %u wake-ups with nothing to find", rounds, spare);
 	say(side, 0, "done");
 	OK(rpma_mr_remote_delete(&remote));

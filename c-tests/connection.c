@@ -7,6 +7,7 @@
  */
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <netdb.h>
 #include <stdarg.h>
@@ -175,6 +176,70 @@ both_ends_in_one_process(const char *addr)
 	OK(rpma_peer_delete(&other));
 }
 
+/* -- the choice of the fabric ------------------------------------------------------------------------------------ */
+
+/* Before the first call of the library, which chooses. */
+static void
+leave_the_choice(const char *addr)
+{
+	static const char devices[] = "/sys/class/infiniband";
+	DIR *dir = opendir(devices);
+	struct dirent *entry;
+
+	if (is_original())
+		check_skip("the original knows no other fabric than that of the devices");
+	while (dir != NULL && (entry = readdir(dir)) != NULL)
+		if (entry->d_name[0] != '.')
+			check_skip("there is a device, %s/%s", devices, entry->d_name);
+	if (dir != NULL)
+		closedir(dir);
+	CHECK(unsetenv("RPMA_FABRIC") == 0);
+	CHECK(on_soft(addr));
+}
+
+/* Where there is no device, and nothing says which fabric to take, both sides take the software fabric, and it works. */
+static void
+automatic_fabric_server(struct side *side)
+{
+	unsigned char *mem = memory(PAGE, 0);
+	struct rpma_mr_local *mr;
+	struct ends e;
+
+	leave_the_choice(side->addr);
+	open_server(side, &e, NULL);
+	mr = registered(e.peer, mem, PAGE, USAGE_ALL);
+	give_mr(side, 0, mr);
+	hear(side, 0, "written");
+	check_pattern("what was written", mem, PAGE, 5, 0);
+	OK(rpma_mr_dereg(&mr));
+	say(side, 0, "released");
+	close_server(&e);
+}
+
+static void
+automatic_fabric_client(struct side *side)
+{
+	unsigned char *mem = memory(2 * PAGE, 0);
+	struct rpma_mr_remote *remote;
+	struct rpma_mr_local *mr;
+	struct ends e;
+
+	leave_the_choice(side->addr);
+	open_client(side, &e, NULL);
+	pattern(mem, PAGE, 5);
+	mr = registered(e.peer, mem, 2 * PAGE, USAGE_ALL);
+	remote = take_mr(side, 0);
+	OK(rpma_write(e.conn, remote, 0, mr, 0, PAGE, RPMA_F_COMPLETION_ON_ERROR, ID(1)));
+	OK(rpma_read(e.conn, mr, PAGE, remote, 0, PAGE, RPMA_F_COMPLETION_ALWAYS, ID(2)));
+	expect_done(e.cq, e.conn, IBV_WC_RDMA_READ, 2, PAGE);
+	check_pattern("what was read", mem + PAGE, PAGE, 5, 0);
+	say(side, 0, "written");
+	hear(side, 0, "released");
+	OK(rpma_mr_remote_delete(&remote));
+	OK(rpma_mr_dereg(&mr));
+	close_client(&e);
+}
+
 /* -- private data ------------------------------------------------------------------------------------------------ */
 
 #define ACTIVE_MAX 56
@@ -277,7 +342,27 @@ private_data_client(struct side *side)
 	OK(rpma_peer_delete(&peer));
 }
 
-/* More than the fabric carries is refused, never cut. */
+/* What the server answers with in the end: more than fits a request, up to what fits an answer. */
+static const uint8_t answers[] = {ACTIVE_MAX + 1, PASSIVE_MAX};
+
+/* A refusal of private data, with its reason in errno. */
+static void
+expect_too_long(struct rpma_conn_req **req, void *data, uint8_t len)
+{
+	struct rpma_conn_private_data pdata = {data, len};
+	struct rpma_conn *conn = NULL;
+	int error;
+
+	errno = 0;
+	CHECK_CODE(rpma_conn_req_connect(req, &pdata, &conn), RPMA_E_PROVIDER);
+	error = errno;
+	CHECK(*req == NULL && conn == NULL);
+	/* The original leaves what its log function left. */
+	if (!is_original())
+		CHECK_INT(error, EINVAL);
+}
+
+/* More than the fabric carries is refused, never cut, and what it carries arrives whole. */
 static void
 private_data_limits_server(struct side *side)
 {
@@ -289,19 +374,18 @@ private_data_limits_server(struct side *side)
 	struct rpma_conn *conn;
 
 	give(side, 0, port, sizeof(port));
-	pattern(data, sizeof(data), 1);
 	for (unsigned i = 0; i < sizeof(too_long); i++) {
-		struct rpma_conn_private_data pdata = {data, too_long[i]};
 		struct rpma_conn_req *req = NULL;
 
-		conn = NULL;
 		OK(rpma_ep_next_conn_req(ep, NULL, &req));
-		CHECK_CODE(rpma_conn_req_connect(&req, &pdata, &conn), RPMA_E_PROVIDER);
-		CHECK(req == NULL && conn == NULL);
+		expect_too_long(&req, data, too_long[i]);
 	}
 	/* The endpoint is none the worse for it. */
-	conn = accept_one(ep, NULL, data, PASSIVE_MAX);
-	part_after(&conn);
+	for (unsigned i = 0; i < sizeof(answers); i++) {
+		pattern(data, sizeof(data), 1 + i);
+		conn = accept_one(ep, NULL, data, answers[i]);
+		part_after(&conn);
+	}
 	OK(rpma_ep_shutdown(&ep));
 	OK(rpma_peer_delete(&peer));
 }
@@ -318,13 +402,10 @@ private_data_limits_client(struct side *side)
 	char port[8];
 
 	take(side, 0, port, sizeof(port));
-	pattern(data, sizeof(data), 2);
+	pattern(data, sizeof(data), 77);
 	for (unsigned i = 0; i < sizeof(too_long); i++) {
-		pdata.ptr = data;
-		pdata.len = too_long[i];
 		OK(rpma_conn_req_new(peer, side->addr, port, NULL, &req));
-		CHECK_CODE(rpma_conn_req_connect(&req, &pdata, &conn), RPMA_E_PROVIDER);
-		CHECK(req == NULL && conn == NULL);
+		expect_too_long(&req, data, too_long[i]);
 	}
 	for (unsigned i = 0; i < 2; i++) {
 		OK(rpma_conn_req_new(peer, side->addr, port, NULL, &req));
@@ -332,11 +413,12 @@ private_data_limits_client(struct side *side)
 		expect_event(conn, RPMA_CONN_REJECTED);
 		OK(rpma_conn_delete(&conn));
 	}
-	conn = connect_to(peer, side->addr, port, NULL, data, ACTIVE_MAX);
-	OK(rpma_conn_get_private_data(conn, &pdata));
-	CHECK_INT(pdata.len, PASSIVE_MAX);
-	check_pattern("private data", pdata.ptr, PASSIVE_MAX, 1, 0);
-	part(&conn);
+	for (unsigned i = 0; i < sizeof(answers); i++) {
+		conn = connect_to(peer, side->addr, port, NULL, data, ACTIVE_MAX);
+		OK(rpma_conn_get_private_data(conn, &pdata));
+		check_private_data(&pdata, 1 + i, answers[i], PASSIVE_MAX);
+		part(&conn);
+	}
 	OK(rpma_peer_delete(&peer));
 }
 
@@ -483,19 +565,27 @@ impossible_queue_client(struct side *side)
 	OK(rpma_peer_delete(&peer));
 }
 
+/* The host says so, and at once: none of the times that a host may take to answer passes. */
 static void
 nobody_listens(const char *addr)
 {
 	struct rpma_peer *peer = peer_on(addr);
+	struct rpma_conn_cfg *cfg = NULL;
 	struct rpma_conn_req *req = NULL;
 	struct rpma_conn *conn = NULL;
 	char port[8];
 	int reserved = reserve_port(addr, port);
+	double start;
 
-	OK(rpma_conn_req_new(peer, addr, port, NULL, &req));
+	OK(rpma_conn_cfg_new(&cfg));
+	OK(rpma_conn_cfg_set_timeout(cfg, 20000));
+	start = seconds_now();
+	OK(rpma_conn_req_new(peer, addr, port, cfg, &req));
 	OK(rpma_conn_req_connect(&req, NULL, &conn));
 	expect_event(conn, RPMA_CONN_REJECTED);
+	check_within("the refusal", start, 5);
 	OK(rpma_conn_delete(&conn));
+	OK(rpma_conn_cfg_delete(&cfg));
 	OK(rpma_peer_delete(&peer));
 	close(reserved);
 }
@@ -864,6 +954,7 @@ static const struct test tests[] = {
 	PAIR(server_parts),
 	PAIR(delete_parts),
 	LOCAL(both_ends_in_one_process),
+	PAIR(automatic_fabric),
 	PAIR(private_data),
 	PAIR(private_data_limits),
 	PAIR(rejected),

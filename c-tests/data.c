@@ -360,6 +360,68 @@ violations_client(struct side *side)
 	OK(rpma_peer_delete(&peer));
 }
 
+/*
+ * For what is only read from here verbs ask for no right: its own memory a side may always read. So a write or a message
+ * goes out of any region, with the original as with this library.
+ */
+static const int any_usages[] = {RPMA_MR_USAGE_READ_SRC, RPMA_MR_USAGE_READ_DST, RPMA_MR_USAGE_WRITE_SRC, RPMA_MR_USAGE_WRITE_DST,
+	RPMA_MR_USAGE_SEND, RPMA_MR_USAGE_RECV};
+
+#define ANY_USAGES (sizeof(any_usages) / sizeof(any_usages[0]))
+#define ANY_LEN 200
+
+static void
+any_source_server(struct side *side)
+{
+	struct ends e;
+	unsigned char *mem = memory(PAGE, 0x77);
+	struct rpma_mr_local *mr;
+
+	open_server(side, &e, NULL);
+	mr = registered(e.peer, mem, PAGE, RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_RECV);
+	for (unsigned i = 0; i < ANY_USAGES; i++)
+		OK(rpma_recv(e.conn, mr, (ANY_USAGES + i) * ANY_LEN, ANY_LEN, ID(i)));
+	give_mr(side, 0, mr);
+	for (unsigned i = 0; i < ANY_USAGES; i++)
+		expect_done(e.cq, e.conn, IBV_WC_RECV, i, ANY_LEN);
+	hear(side, 0, "done");
+	for (unsigned i = 0; i < ANY_USAGES; i++) {
+		check_pattern("what was written", mem + i * ANY_LEN, ANY_LEN, i, 0);
+		check_pattern("the message", mem + (ANY_USAGES + i) * ANY_LEN, ANY_LEN, 100 + i, 0);
+	}
+	CHECK_FILL(mem + 2 * ANY_USAGES * ANY_LEN, 0x77, PAGE - 2 * ANY_USAGES * ANY_LEN);
+	OK(rpma_mr_dereg(&mr));
+	say(side, 0, "released");
+	close_server(&e);
+}
+
+static void
+any_source_client(struct side *side)
+{
+	struct ends e;
+	unsigned char *mem = memory(PAGE, 0);
+	struct rpma_mr_remote *remote;
+
+	open_client(side, &e, NULL);
+	remote = take_mr(side, 0);
+	for (unsigned i = 0; i < ANY_USAGES; i++) {
+		struct rpma_mr_local *mr = registered(e.peer, mem, PAGE, any_usages[i]);
+
+		pattern(mem, ANY_LEN, i);
+		pattern(mem + ANY_LEN, ANY_LEN, 100 + i);
+		OK(rpma_write(e.conn, remote, i * ANY_LEN, mr, 0, ANY_LEN, RPMA_F_COMPLETION_ALWAYS, ID(10 + i)));
+		OK(rpma_send(e.conn, mr, ANY_LEN, ANY_LEN, RPMA_F_COMPLETION_ALWAYS, ID(20 + i)));
+		expect_done(e.cq, e.conn, IBV_WC_RDMA_WRITE, 10 + i, 0);
+		expect_done(e.cq, e.conn, IBV_WC_SEND, 20 + i, 0);
+		OK(rpma_mr_dereg(&mr));
+	}
+	expect_no_wc(e.cq);
+	say(side, 0, "done");
+	hear(side, 0, "released");
+	OK(rpma_mr_remote_delete(&remote));
+	close_client(&e);
+}
+
 /* A key is of use only while its region is registered, and only in its own protection domain. */
 static void
 stale_key_server(struct side *side)
@@ -503,6 +565,7 @@ static const struct test tests[] = {
 	PAIR(read_after_write),
 	PAIR(unsignalled),
 	PAIR(violations),
+	PAIR(any_source),
 	PAIR(stale_key),
 	PAIR(memory_given_back),
 	END

@@ -192,9 +192,9 @@ private_data_too_long(const char *addr)
 {
 	struct rpma_peer *peer = peer_on(addr);
 	struct rpma_conn_req *req = NULL;
-	struct rpma_conn *conn = NULL;
-	unsigned char data[57] = {0};
-	struct rpma_conn_private_data pdata = {data, sizeof(data)};
+	struct rpma_conn *conn = NULL, *refused = NULL;
+	unsigned char data[197] = {0};
+	struct rpma_conn_private_data pdata = {data, 57};
 	char port[8];
 	struct rpma_ep *ep = listen_on(peer, addr, port);
 
@@ -203,6 +203,17 @@ private_data_too_long(const char *addr)
 	CHECK_CODE(rpma_conn_req_connect(&req, &pdata, &conn), RPMA_E_PROVIDER);
 	expect_said("ERROR rpma_conn_new_connect: ", "rdma_connect(private_data_len=57) failed: Invalid argument",
 			"the private data is too long: 56 bytes fit here");
+	/* The answer has more room. */
+	pdata.len = 197;
+	OK(rpma_conn_req_new(peer, addr, port, NULL, &req));
+	OK(rpma_conn_req_connect(&req, NULL, &conn));
+	OK(rpma_ep_next_conn_req(ep, NULL, &req));
+	CHECK_CODE(rpma_conn_req_connect(&req, &pdata, &refused), RPMA_E_PROVIDER);
+	CHECK(refused == NULL);
+	expect_said("ERROR rpma_conn_new_accept: ", "rdma_accept(private_data_len=197) failed: Invalid argument",
+			"the private data is too long: 196 bytes fit here");
+	expect_event(conn, RPMA_CONN_REJECTED);
+	OK(rpma_conn_delete(&conn));
 	OK(rpma_ep_shutdown(&ep));
 	OK(rpma_peer_delete(&peer));
 }

@@ -17,19 +17,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/fabric.h"
-
-static double
-now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
 
 /* -- many small writes ---------------------------------------------------------------------------------------------- */
 
@@ -76,7 +66,7 @@ small_writes_client(struct side *side)
 	open_client(side, &e, cfg);
 	mr = registered(e.peer, mem, WINDOW, RPMA_MR_USAGE_WRITE_SRC);
 	remote = take_mr(side, 0);
-	start = now();
+	start = seconds_now();
 	while (completed < bytes / WRITE) {
 		/* Up to four batches on their way; each one's last write answers for it. */
 		while (posted < bytes / WRITE && posted - completed < 4 * BATCH) {
@@ -90,7 +80,7 @@ small_writes_client(struct side *side)
 		expect_done(e.cq, e.conn, IBV_WC_RDMA_WRITE, completed + BATCH - 1, 0);
 		completed += BATCH;
 	}
-	check_info("%lu writes of %d bytes, %.0f a second", completed, WRITE, (double)completed / (now() - start));
+	check_info("%lu writes of %d bytes, %.0f a second", completed, WRITE, (double)completed / (seconds_now() - start));
 	expect_no_wc(e.cq);
 	say(side, 0, "written");
 	hear(side, 0, "seen");
@@ -106,6 +96,9 @@ static const uint64_t lengths[] = {1ull << 31, UINT32_MAX, 1ull << 32, (1ull << 
 
 #define SPARSE ((1ull << 32) + PAGE)
 
+/* Which of the lengths is read back, too. */
+#define READ_TOO 0
+
 /* Room that takes no memory until it is written to. */
 static unsigned char *
 sparse(void)
@@ -116,6 +109,33 @@ sparse(void)
 	/* Large pages where there are any: half a million small ones would take longer than the transfer. */
 	(void)madvise(ptr, SPARSE, MADV_HUGEPAGE);
 	return ptr;
+}
+
+/* Marks: the first and the last page whole, and the first byte of each in between; nothing else is touched. */
+static uint64_t
+next_mark(uint64_t at, uint64_t len)
+{
+	uint64_t last = len - PAGE;
+
+	if (at < PAGE || at >= last)
+		return at + 1;
+	return at + PAGE < last ? at + PAGE : last;
+}
+
+static void
+mark(unsigned char *mem, uint64_t len, unsigned seed)
+{
+	for (uint64_t at = 0; at < len; at = next_mark(at, len))
+		mem[at] = pattern_at(seed, at);
+}
+
+static void
+check_marks(const unsigned char *mem, uint64_t len, unsigned seed)
+{
+	for (uint64_t at = 0; at < len; at = next_mark(at, len))
+		if (mem[at] != pattern_at(seed, at))
+			check_fail("byte %llu of %llu is 0x%02x, not 0x%02x", (unsigned long long)at, (unsigned long long)len,
+				mem[at], pattern_at(seed, at));
 }
 
 static bool
@@ -149,14 +169,16 @@ large_lengths_server(struct side *side)
 
 		give_mr(side, 0, mr);
 		take(side, 0, &moved, sizeof(moved));
-		if (moved) {
-			CHECK_INT(mem[0], 0x11);
-			CHECK_INT(mem[lengths[i] / 2], 0x22);
-			CHECK_INT(mem[lengths[i] - 1], 0x33);
-		} else {
+		if (moved)
+			check_marks(mem, lengths[i], 1);
+		else
 			CHECK(mem[0] == 0 && mem[1] == 0 && mem[lengths[i] / 2] == 0 && mem[lengths[i] - 1] == 0);
+		CHECK_FILL(mem + lengths[i], 0, PAGE - 1);
+		if (moved && i == READ_TOO) {
+			mark(mem, lengths[i], 2);
+			say(side, 0, "read");
+			hear(side, 0, "done");
 		}
-		CHECK_INT(mem[lengths[i]], 0);
 		OK(rpma_mr_dereg(&mr));
 		CHECK(madvise(mem, SPARSE, MADV_DONTNEED) == 0);
 		say(side, 0, "seen");
@@ -167,7 +189,10 @@ large_lengths_server(struct side *side)
 	OK(rpma_peer_delete(&peer));
 }
 
-/* A length is moved whole, or it is refused and nothing moves: at the call, or (where a device takes less) as an error. */
+/*
+ * A length is moved whole, or it is refused and nothing moves: at the call, or (where a device takes less) as an error. The
+ * software fabric moves all that 32 bits can tell.
+ */
 static void
 large_lengths_client(struct side *side)
 {
@@ -186,9 +211,10 @@ large_lengths_client(struct side *side)
 		struct rpma_mr_remote *remote = take_mr(side, 0);
 		int ret, moved = 0;
 
-		mem[0] = 0x11;
-		mem[lengths[i] / 2] = 0x22;
-		mem[lengths[i] - 1] = 0x33;
+		if (lengths[i] <= UINT32_MAX)
+			mark(mem, lengths[i], 1);
+		else
+			mem[0] = mem[1] = mem[lengths[i] / 2] = mem[lengths[i] - 1] = 0x33;
 		mem[lengths[i]] = 0x44;
 		if (lengths[i] > UINT32_MAX) {
 			if (!original_lacks("lengths beyond 32 bits are cut")) {
@@ -204,10 +230,19 @@ large_lengths_client(struct side *side)
 			CHECK_INT(wc.wr_id, i);
 			moved = wc.status == IBV_WC_SUCCESS;
 			check_info("%llu bytes: %s", (unsigned long long)lengths[i], ibv_wc_status_str(wc.status));
+			CHECK(moved || !on_soft(side->addr));
 		} else {
 			CHECK_CODE(ret, RPMA_E_INVAL);
 		}
 		give(side, 0, &moved, sizeof(moved));
+		if (moved && i == READ_TOO) {
+			hear(side, 0, "read");
+			OK(rpma_read(conn, mr, 0, remote, 0, lengths[i], RPMA_F_COMPLETION_ALWAYS, ID(100)));
+			expect_done(cq_of(conn), conn, IBV_WC_RDMA_READ, 100, (uint32_t)lengths[i]);
+			check_marks(mem, lengths[i], 2);
+			CHECK_INT(mem[lengths[i]], 0x44);
+			say(side, 0, "done");
+		}
 		hear(side, 0, "seen");
 		OK(rpma_mr_remote_delete(&remote));
 		OK(rpma_mr_dereg(&mr));
@@ -309,7 +344,7 @@ static void
 expect_no_growth(struct measure before, unsigned long times)
 {
 	struct measure after;
-	double start = now();
+	double start = seconds_now();
 
 	/* A leak stays. */
 	do {
@@ -322,7 +357,7 @@ expect_no_growth(struct measure before, unsigned long times)
 		if (!more_descriptors && !more_heap)
 			return;
 		sched_yield();
-	} while (now() - start < SECONDS_TO_SETTLE);
+	} while (seconds_now() - start < SECONDS_TO_SETTLE);
 	check_fail("%u descriptors became %u, and %zu bytes of the heap %zu, over %lu times", before.descriptors, after.descriptors,
 		before.heap, after.heap, times);
 }
@@ -354,17 +389,17 @@ rejected_requests_server(struct side *side)
 	OK(rpma_peer_delete(&peer));
 }
 
+/* The client's side: each request is refused, and none of them leaves anything. */
 static void
-rejected_requests_client(struct side *side)
+are_refused(struct side *side, unsigned long times)
 {
-	unsigned long times = scaled(3000, 100);
 	struct rpma_peer *peer = peer_on(side->addr);
 	struct measure before;
 	char port[8];
 	double start;
 
 	take(side, 0, port, sizeof(port));
-	start = now();
+	start = seconds_now();
 	for (unsigned long i = 0; i < times; i++) {
 		struct rpma_conn_req *req = NULL;
 		struct rpma_conn *conn = NULL;
@@ -376,10 +411,56 @@ rejected_requests_client(struct side *side)
 		expect_event(conn, RPMA_CONN_REJECTED);
 		OK(rpma_conn_delete(&conn));
 	}
-	check_info("%.0f refused requests a second", (double)times / (now() - start));
+	check_info("%.0f refused requests a second", (double)times / (seconds_now() - start));
 	expect_no_growth(before, times - WARM_UP);
 	say(side, 0, "done");
 	OK(rpma_peer_delete(&peer));
+}
+
+static void
+rejected_requests_client(struct side *side)
+{
+	are_refused(side, scaled(3000, 100));
+}
+
+/* The same for requests that fail at the server: its queue cannot be had. */
+static void
+impossible_requests_server(struct side *side)
+{
+	unsigned long times = scaled(500, 100);
+	struct rpma_peer *peer = peer_on(side->addr);
+	struct rpma_conn_cfg *cfg = sizes(0, SIZE_KEEP, SIZE_KEEP, SIZE_KEEP);
+	char port[8];
+	struct rpma_ep *ep = listen_on(peer, side->addr, port);
+	struct measure before;
+
+	if (is_original())
+		check_skip("with the original a client whose request failed at the server is not refused");
+	give(side, 0, port, sizeof(port));
+	OK(rpma_log_set_threshold(RPMA_LOG_THRESHOLD, RPMA_LOG_DISABLED));
+	for (unsigned long i = 0; i < times; i++) {
+		struct rpma_conn_req *req = NULL;
+
+		if (i == WARM_UP)
+			before = measure();
+		/* Nothing and far too much, in turn. */
+		OK(rpma_conn_cfg_set_cq_size(cfg, i % 2 ? UINT32_MAX : 0));
+		CHECK_CODE(rpma_ep_next_conn_req(ep, cfg, &req), RPMA_E_PROVIDER);
+		CHECK(req == NULL);
+	}
+	hear(side, 0, "done");
+	expect_no_growth(before, times - WARM_UP);
+	OK(rpma_ep_shutdown(&ep));
+	OK(rpma_conn_cfg_delete(&cfg));
+	OK(rpma_peer_delete(&peer));
+}
+
+static void
+impossible_requests_client(struct side *side)
+{
+	if (is_original())
+		check_skip("with the original a client whose request failed at the server is not refused");
+	are_refused(side, scaled(500, 100));
 }
 
 static void
@@ -422,7 +503,7 @@ short_connections_client(struct side *side)
 	double start;
 
 	take(side, 0, port, sizeof(port));
-	start = now();
+	start = seconds_now();
 	for (uint64_t i = 0; i < times; i++) {
 		struct rpma_mr_remote *remote;
 		struct rpma_conn *conn;
@@ -437,7 +518,7 @@ short_connections_client(struct side *side)
 		OK(rpma_mr_remote_delete(&remote));
 		part(&conn);
 	}
-	check_info("%.0f connections a second", (double)times / (now() - start));
+	check_info("%.0f connections a second", (double)times / (seconds_now() - start));
 	expect_no_growth(before, times - WARM_UP);
 	OK(rpma_peer_delete(&peer));
 }
@@ -793,10 +874,11 @@ ways_to_wait_client(struct side *side)
 }
 
 static const struct test tests[] = {
-	PAIR(small_writes),
-	{.name = "large_lengths", .server = large_lengths_server, .client = large_lengths_client, .clients = 1, .seconds = 100},
+	{.name = "small_writes", .server = small_writes_server, .client = small_writes_client, .clients = 1, .seconds = 140},
+	{.name = "large_lengths", .server = large_lengths_server, .client = large_lengths_client, .clients = 1, .seconds = 140},
 	PAIR(cut_lengths),
 	PAIR(rejected_requests),
+	PAIR(impossible_requests),
 	PAIR(short_connections),
 	LOCAL(threads_register),
 	PAIR(threads_connect),

@@ -4,8 +4,11 @@
 //! What only Rust programs use of the library.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::ffi::CString;
+use std::net::TcpListener;
 use std::process::Command;
 
+use rpma::Shared;
 use rpma::buffer::Buffer;
 use rpma::conn::{Completion, ConnEvent, Operation, Transfer};
 use rpma::conn_cfg::ConnConfig;
@@ -52,19 +55,36 @@ fn buffers_keep_their_bounds() {
     assert_eq!(&last, b"z");
 }
 
+/// An endpoint at a port that was free, and another one if somebody was faster.
+fn listen(peer: Shared<Peer>) -> (Endpoint, CString) {
+    let attempt = || {
+        let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = CString::new(free.local_addr().unwrap().port().to_string()).unwrap();
+        drop(free);
+        match Endpoint::listen(peer.clone(), c"127.0.0.1", &port) {
+            Ok(endpoint) => Some((endpoint, port)),
+            Err(error) => {
+                assert_eq!(error, Error::Provider);
+                None
+            }
+        }
+    };
+    (0..100).find_map(|_| attempt()).unwrap()
+}
+
 #[test]
 #[ignore = "runs on the software fabric only"]
 fn completions_tell_what_came() {
     let here = Peer::at(c"127.0.0.1", Location::Local).unwrap();
     let inbox = Buffer::new(&here, 16, Usage::RECV).unwrap();
-    let endpoint = Endpoint::listen(here, c"127.0.0.1", c"7352").unwrap();
+    let (endpoint, port) = listen(here);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let there = Peer::at(c"127.0.0.1", Location::Remote).unwrap();
             let source = Buffer::new(&there, 16, Usage::SEND.union(Usage::WRITE_SRC)).unwrap();
             source.store(0, b"hello").unwrap();
             let config = ConnConfig::new();
-            let connection = ConnRequest::outgoing(there, c"127.0.0.1", c"7352", &config, None)
+            let connection = ConnRequest::outgoing(there, c"127.0.0.1", &port, &config, None)
                 .and_then(|request| request.connect(b"from here"))
                 .unwrap();
             assert_eq!(connection.next_event(), Ok(ConnEvent::Established));

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define HARNESS_IMPLEMENTATION
@@ -37,6 +38,32 @@ scaled(unsigned long n, unsigned long least)
 	unsigned long result = (unsigned long)((double)n * atof(setting("RPMA_TEST_SCALE", "1")));
 
 	return result > least ? result : least;
+}
+
+static double
+patience(void)
+{
+	double factor = atof(setting("RPMA_TEST_PATIENCE", "1"));
+
+	return factor > 0 ? factor : 1;
+}
+
+double
+seconds_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+void
+check_within(const char *what, double start, double seconds)
+{
+	double took = seconds_now() - start;
+
+	if (took > seconds * patience())
+		check_fail("%s took %.1f s, more than %.0f s", what, took, seconds * patience());
 }
 
 bool
@@ -61,11 +88,10 @@ out_of_time(int signo)
 static void
 limit_time(const struct test *test)
 {
-	double patience = atof(setting("RPMA_TEST_PATIENCE", "1"));
 	unsigned seconds = test->seconds ? test->seconds : DEFAULT_SECONDS;
 
 	signal(SIGALRM, out_of_time);
-	alarm((unsigned)(seconds * (patience > 0 ? patience : 1)));
+	alarm((unsigned)(seconds * patience()));
 }
 
 void
@@ -84,6 +110,17 @@ hear(struct side *side, int who, const char *word)
 		check_fail("the other side ended instead of saying \"%s\"", word);
 	if (strcmp(got, word) != 0)
 		check_fail("the other side said \"%s\", not \"%s\"", got, word);
+}
+
+bool
+has_said(struct side *side, int who)
+{
+	char byte;
+	ssize_t len = recv(side->channel[who], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	if (len == 0)
+		check_fail("the other side ended");
+	return len > 0;
 }
 
 void

@@ -56,15 +56,9 @@ int run_tests(const struct test *tests, int argc, char **argv);
 /* Over the control channel: who is the client's number on the server's side and 0 on a client's side. */
 void say(struct side *side, int who, const char *word);
 void hear(struct side *side, int who, const char *word);
+bool has_said(struct side *side, int who);	/* something that is not heard or taken yet; does not wait */
 void give(struct side *side, int who, const void *data, size_t len);
 void take(struct side *side, int who, void *data, size_t len);
-
-#ifndef HARNESS_IMPLEMENTATION
-#define say(...) (CHECK_HERE(), say(__VA_ARGS__))
-#define hear(...) (CHECK_HERE(), hear(__VA_ARGS__))
-#define give(...) (CHECK_HERE(), give(__VA_ARGS__))
-#define take(...) (CHECK_HERE(), take(__VA_ARGS__))
-#endif
 
 /* Kills the server with SIGKILL and waits until the kernel has taken it down. */
 void kill_server(struct side *side);
@@ -72,7 +66,23 @@ void kill_server(struct side *side);
 /* The test's size for this machine: n scaled by RPMA_TEST_SCALE (1 if unset), at least least. */
 unsigned long scaled(unsigned long n, unsigned long least);
 
+/* Seconds on a clock that only goes forward. */
+double seconds_now(void);
+
+/*
+ * What was begun then is over within so many seconds, times RPMA_TEST_PATIENCE: a bound on hanging, far above what it takes.
+ */
+void check_within(const char *what, double start, double seconds);
+
 /* True if the address under test is of the loopback network. */
 bool is_loopback(const char *addr);
+
+#ifndef HARNESS_IMPLEMENTATION
+#define say(...) (CHECK_HERE(), say(__VA_ARGS__))
+#define hear(...) (CHECK_HERE(), hear(__VA_ARGS__))
+#define give(...) (CHECK_HERE(), give(__VA_ARGS__))
+#define take(...) (CHECK_HERE(), take(__VA_ARGS__))
+#define check_within(...) (CHECK_HERE(), check_within(__VA_ARGS__))
+#endif
 
 #endif
