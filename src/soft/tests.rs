@@ -79,6 +79,18 @@ impl Home {
         }
     }
 
+    /// A shared receive queue with so many places.
+    fn shared_queue(self, max: u32) -> *mut ibv_srq {
+        // SAFETY: a domain of ours.
+        let srq = unsafe {
+            let mut attr: ibv_srq_init_attr = std::mem::zeroed();
+            (attr.attr.max_wr, attr.attr.max_sge) = (max, 1);
+            (fabric().ibv_create_srq)(self.pd, &mut attr)
+        };
+        assert!(!srq.is_null());
+        srq
+    }
+
     fn close(self) {
         // SAFETY: made by `new`.
         unsafe {

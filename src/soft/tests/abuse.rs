@@ -314,13 +314,7 @@ fn a_refusal_is_not_lost_with_the_connection() {
 fn asking_again_for_a_shared_receive_costs_nothing() {
     let listener = Listener::new();
     let home = Home::new();
-    // SAFETY: a domain of ours.
-    let srq = unsafe {
-        let mut attr: ibv_srq_init_attr = std::mem::zeroed();
-        (attr.attr.max_wr, attr.attr.max_sge) = (10, 1);
-        (fabric().ibv_create_srq)(home.pd, &mut attr)
-    };
-    assert!(!srq.is_null());
+    let srq = home.shared_queue(10);
     let options = Options {
         shared: srq,
         ..Options::default()

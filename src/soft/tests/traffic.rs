@@ -734,13 +734,7 @@ fn large_flushes_are_followed_by_what_comes_after_them() {
 #[test]
 fn shared_receives_wake_everybody_who_waits() {
     let home = Home::new();
-    // SAFETY: a domain of ours.
-    let srq = unsafe {
-        let mut attr: ibv_srq_init_attr = std::mem::zeroed();
-        (attr.attr.max_wr, attr.attr.max_sge) = (100, 1);
-        (fabric().ibv_create_srq)(home.pd, &mut attr)
-    };
-    assert!(!srq.is_null());
+    let srq = home.shared_queue(100);
     let server = Options {
         shared: srq,
         ..Options::default()
