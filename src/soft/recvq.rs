@@ -117,27 +117,18 @@ pub struct SharedQueue {
 
 pub struct Shared {
     pub queue: RecvQueue,
-    /// Queue pairs whose peer was told to wait for a receive, with the number of its request.
+    /// Queue pairs whose peer was told to wait for a receive, with the number of its request: each once,
+    /// until it is destroyed at most.
     waiting: VecDeque<(Weak<Qp>, u32)>,
-    /// Length at which entries of queue pairs that are gone are looked for.
-    prune_at: usize,
 }
-
-/// Fewer entries than this are not worth the look.
-const PRUNE_MIN: usize = 64;
 
 impl Shared {
     /// Notes that a peer waits, once, however often it asks: what it asks for stays the same until it
     /// gets it.
     pub fn wait(&mut self, qp: &Qp, seq: u32) {
-        if qp.waits_for_shared.swap(true, Ordering::Relaxed) {
-            return;
+        if !qp.waits_for_shared.swap(true, Ordering::Relaxed) {
+            self.waiting.push_back((Weak::clone(&qp.this), seq));
         }
-        if self.waiting.len() >= self.prune_at {
-            self.waiting.retain(|(qp, _)| qp.strong_count() > 0);
-            self.prune_at = (self.waiting.len() * 2).max(PRUNE_MIN);
-        }
-        self.waiting.push_back((Weak::clone(&qp.this), seq));
     }
 
     /// A queue pair does not wait any more.
@@ -171,7 +162,6 @@ impl SharedQueue {
             queue: Lock::new(Shared {
                 queue: RecvQueue::new(capacity, max_sge),
                 waiting: VecDeque::new(),
-                prune_at: PRUNE_MIN,
             }),
             domain: Lock::new(Some(domain)),
             users: AtomicU32::new(0),
