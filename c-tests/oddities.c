@@ -273,6 +273,15 @@ static struct {
 	struct side *side;
 } waiter;
 
+/* The calling thread is who waits, and is signalled. */
+static void
+be_the_waiter(struct side *side)
+{
+	waiter.thread = (pid_t)syscall(SYS_gettid);
+	waiter.id = pthread_self();
+	waiter.side = side;
+}
+
 /* Signals the waiter, when it has nothing left to do, and has the other side end its wait. */
 static void *
 signal_the_waiter(void *unused)
@@ -343,9 +352,7 @@ handler_waits_client(struct side *side)
 	by_handler.remote = take_mr(side, 0);
 	OK(rpma_recv(conn, mr, PAGE / 2, 8, ID(2)));
 	handle_restarting(write_and_wait);
-	waiter.thread = (pid_t)syscall(SYS_gettid);
-	waiter.id = pthread_self();
-	waiter.side = side;
+	be_the_waiter(side);
 	CHECK_INT(pthread_create(&thread, NULL, signal_the_waiter, NULL), 0);
 	expect_done(cq_of(conn), conn, IBV_WC_RECV, 2, 8);
 	CHECK_INT(by_handler.done, 1);
@@ -406,9 +413,7 @@ handler_takes_long_server(struct side *side)
 	give_mr(side, 0, mr);
 	slow.written = (uint64_t *)mem;
 	handle_restarting(await_the_write);
-	waiter.thread = (pid_t)syscall(SYS_gettid);
-	waiter.id = pthread_self();
-	waiter.side = side;
+	be_the_waiter(side);
 	for (round = 1; round <= SLOW_ROUNDS; round++) {
 		OK(rpma_recv(e.conn, mr, PAGE / 2, 8, ID(round)));
 		slow.expected = 0x0101010101010101 * (uint64_t)round;
