@@ -28,6 +28,7 @@ use crate::soft::engine::engine;
 use crate::soft::wire::{
     Greeting, GreetingKind, Header, Kind, Params, PrivateData, REQUEST_PRIVATE_MAX,
 };
+
 /// How long the active side waits for a sign of life of the other side's fabric.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it then waits for the other side's program to decide.

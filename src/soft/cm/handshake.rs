@@ -18,6 +18,7 @@ use crate::soft::carrier::tcp::Tcp;
 use crate::soft::diag;
 use crate::soft::qp::Qp;
 use crate::soft::wire::{BadFrame, GREETING_LEN, Greeting, GreetingKind, Params, PrivateData};
+
 /// "As many as the device can", in connection parameters.
 const READS_DEFAULT: u8 = 0xff;
 

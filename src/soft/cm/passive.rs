@@ -30,6 +30,7 @@ use crate::soft::sync::Lock;
 use crate::soft::wire::{
     BadFrame, Greeting, GreetingKind, Params, PrivateData, REJECT_PRIVATE_MAX, REPLY_PRIVATE_MAX,
 };
+
 /// How long the active side may take to say that it has the reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an accepted socket may take to say what it wants.

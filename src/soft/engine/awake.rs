@@ -59,7 +59,7 @@ impl Engine {
     }
 
     /// False if it is looked at already, or cannot be.
-    pub(super) fn add_awake(
+    fn add_awake(
         &self,
         source: &Arc<impl Source + 'static>,
         carrier: &Arc<dyn Carrier>,
@@ -86,7 +86,7 @@ impl Engine {
     }
 
     /// Has a carrier tell by itself, if it has nothing to do.
-    pub(super) fn put_to_rest(&self, watched: &Watched) -> bool {
+    fn put_to_rest(&self, watched: &Watched) -> bool {
         match watched.socket {
             // It tells at once if there is something.
             Some(token) => {
@@ -102,7 +102,7 @@ impl Engine {
         self.retain_awake(|w| !Arc::ptr_eq(&w.carrier, carrier));
     }
 
-    pub(super) fn retain_awake(&self, mut keep: impl FnMut(&Watched) -> bool) {
+    fn retain_awake(&self, mut keep: impl FnMut(&Watched) -> bool) {
         let mut awake = self.awake.lock();
         let kept: Vec<_> = awake.iter().filter(|w| keep(w)).cloned().collect();
         let mut before = None;

@@ -85,7 +85,7 @@ impl Engine {
     }
 
     /// Does nothing for a time but what the clock is for. False if it was woken before the end.
-    pub(super) fn rest_for(&self, time: Duration) -> bool {
+    fn rest_for(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         loop {
             let left = end.saturating_duration_since(Instant::now());

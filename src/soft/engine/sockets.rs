@@ -52,7 +52,7 @@ impl Engine {
         self.watch_somewhere(fd, source, false, true)
     }
 
-    pub(super) fn watch_somewhere(
+    fn watch_somewhere(
         &self,
         fd: impl AsFd,
         source: Arc<dyn Source>,
@@ -86,7 +86,7 @@ impl Engine {
     }
 
     /// Where it is watched.
-    pub(super) fn place(&self, token: Token) -> &OwnedFd {
+    fn place(&self, token: Token) -> &OwnedFd {
         if token.at_seat {
             self.seat.epoll()
         } else {
@@ -112,7 +112,7 @@ impl Engine {
         self.forget(token);
     }
 
-    pub(super) fn forget(&self, token: Token) {
+    fn forget(&self, token: Token) {
         let mut slots = self.slots.lock();
         let index = token.number as u32;
         let mut dropped = None;
@@ -128,7 +128,7 @@ impl Engine {
         drop(dropped);
     }
 
-    pub(super) fn find(&self, token: u64) -> Option<Arc<dyn Source>> {
+    fn find(&self, token: u64) -> Option<Arc<dyn Source>> {
         let slots = self.slots.lock();
         let slot = slots.all.get(token as u32 as usize)?;
         if u64::from(slot.generation) != token >> 32 {
@@ -186,7 +186,7 @@ impl Engine {
     }
 
     /// Handles what sockets have, after waiting for them. Returns whether there was anything.
-    pub(super) fn handle(
+    fn handle(
         &self,
         epoll: &OwnedFd,
         timeout: Option<&Timespec>,
